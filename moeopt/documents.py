@@ -1,0 +1,170 @@
+"""Files and strict JSON: written whole or not at all, read with the place of the break, digested canonically."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from moeopt.errors import InstanceError, Violation
+
+
+def write_file(path: str | Path, content: str | bytes, *, force: bool = False) -> None:
+    """Write a file atomically: it is there whole or not at all.
+
+    Raises
+    ------
+    InstanceError
+        The file exists and `force` is not set, or its folder is missing or not writable.
+    """
+    target = Path(path)
+    if target.exists() and not force:
+        rule = "exists and is never overwritten unasked"
+        raise InstanceError([Violation("output", "", str(target), rule, "Choose another name or give --force")])
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if force:
+                temporary.replace(target)
+            else:
+                os.link(temporary, target)  # fails if the name was taken meanwhile
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        rule = f"cannot be written ({error.strerror or error})"
+        fix = "Give a writable folder that exists, and --force to replace a file"
+        raise InstanceError([Violation("output", "", str(target), rule, fix)]) from error
+
+
+def to_json(value: Any) -> str:
+    """Strict JSON (no NaN, no infinity), two-space indent but rows of numbers on one line.
+
+    >>> print(to_json({"a": [[1, 2], [3, 4]]}))
+    {
+      "a": [
+        [1, 2],
+        [3, 4]
+      ]
+    }
+    """
+    return _pretty(value, "")
+
+
+def _pretty(value: Any, indent: str) -> str:
+    inner = indent + "  "
+    if isinstance(value, Mapping) and value:
+        rows = [f"{inner}{json.dumps(str(key))}: {_pretty(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+    if isinstance(value, list | tuple) and any(isinstance(item, list | tuple | Mapping) for item in value):
+        return "[\n" + ",\n".join(f"{inner}{_pretty(item, inner)}" for item in value) + f"\n{indent}]"
+    return json.dumps(value, allow_nan=False, ensure_ascii=False)
+
+
+def canonical_json(value: Any) -> bytes:
+    """One byte string for one meaning: sorted keys, no spaces, whole floats written as integers.
+
+    >>> canonical_json({"b": 2.0, "a": [0.5]})
+    b'{"a":[0.5],"b":2}'
+    """
+    return json.dumps(whole(value), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def whole(value: Any) -> Any:
+    """Write whole floats as integers, so that 3.0 read from one format equals 3 read from another."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 2**63 else value
+    if isinstance(value, Mapping):
+        return {str(key): whole(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        if all(type(item) is int for item in value):  # the long rows of loads, untouched
+            return value
+        return [whole(item) for item in value]
+    return value
+
+
+def sha256(value: Any) -> str:
+    """Digest of the canonical JSON of `value`, 64 hex digits."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def read_json(text: str | bytes, source: str, *, allow_nan: bool = False) -> Any:
+    """Parse strict JSON; `allow_nan` lets NaN and infinities through, for a caller that names their place.
+
+    Raises
+    ------
+    InstanceError
+        Empty, broken (with line and column), not UTF-8, or holding NaN or an infinity.
+    """
+
+    def refuse(rule: str, fix: str, where: str = "", value: str = "...") -> InstanceError:
+        return InstanceError([Violation("json", where, value, rule, fix)], source)
+
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise refuse(f"is not UTF-8 text (byte {error.start})", "Is this a JSON file?") from error
+    text = text.removeprefix("\ufeff")
+    if not text.strip():
+        raise refuse("the file is empty", "Record again, or check that the copy finished", value="''")
+
+    def no_constant(name: str) -> float:
+        if allow_nan:
+            return float(name)
+        raise refuse(f"{name} is not JSON", "Replace it by a number, or drop the window", value=name)
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        seen: dict[str, Any] = {}
+        for key, item in pairs:
+            if key in seen:
+                raise refuse("the key stands twice in one object", "Keep one of them", where=key, value=key)
+            seen[key] = item
+        return seen
+
+    try:
+        return json.loads(text, parse_constant=no_constant, object_pairs_hook=unique, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        snippet = repr(text[max(0, error.pos - 20) : error.pos + 10])
+        raise refuse(f"broken JSON ({error.msg})", "Was the file cut short?", where, snippet) from error
+    except (RecursionError, OverflowError, ValueError) as error:
+        if isinstance(error, InstanceError):
+            raise
+        raise refuse(f"cannot be read ({error})", "Repair the file") from error
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise OverflowError(f"{text} is beyond the range of a double")
+    return value
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """All bytes of a file (``-`` is standard input).
+
+    Raises
+    ------
+    InstanceError
+        It is missing, a folder, or may not be read.
+    """
+    if str(path) == "-":
+        import sys
+
+        return sys.stdin.buffer.read()
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        rule = f"cannot be read ({error.strerror or error})"
+        raise InstanceError([Violation("input", "", str(path), rule, "Check the name")]) from error

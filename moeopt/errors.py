@@ -1,0 +1,123 @@
+"""Errors that name the field, the place, the value, the rule and the next step, all violations together.
+
+Every error a user can cause derives from `MoeoptError`; what is raised is never a bare string.
+An impossible wish (well-formed rules that conflict) is not an error but a `Result` with status INFEASIBLE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+SHOWN = 20
+"""How many violations a message lists; the rest is counted, and all are in ``violations``."""
+
+
+class MoeoptError(Exception):
+    """The root of every error this package raises on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule: which field and where, the value seen, the rule, and what to do next.
+
+    >>> print(Violation("loads", "layer 3, expert 17", "nan", "loads must be finite tokens >= 0", "Drop it"))
+    loads[layer 3, expert 17] = nan: loads must be finite tokens >= 0. Drop it.
+    """
+
+    field: str
+    where: str
+    value: str
+    rule: str
+    fix: str
+
+    def __str__(self) -> str:
+        place = f"{self.field}[{self.where}]" if self.where else self.field
+        fix = self.fix.rstrip(".")
+        return f"{place} = {self.value}: {self.rule.rstrip('.')}." + (f" {fix}." if fix else "")
+
+
+class InstanceError(MoeoptError, ValueError):
+    """Input that is malformed, or a shape that is refused; carries every violation found.
+
+    Parameters
+    ----------
+    violations
+        At least one; the message shows the first `SHOWN`.
+    source
+        The file the input came from, put before the message.
+
+    >>> str(InstanceError([Violation("slots", "", "7", "must be a multiple of gpus = 4", "Use 8")], "a.csv"))
+    'a.csv: slots = 7: must be a multiple of gpus = 4. Use 8.'
+    """
+
+    def __init__(self, violations: Iterable[Violation], source: str = "") -> None:
+        self.violations = tuple(violations)
+        self.source = source
+        if not self.violations:
+            raise ValueError("an InstanceError needs at least one violation")
+        prefix = f"{source}: " if source else ""
+        lines = [f"{prefix}{violation}" for violation in self.violations[:SHOWN]]
+        if len(self.violations) > SHOWN:
+            lines.append(f"{prefix}... and {len(self.violations) - SHOWN} more of this kind.")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[type[InstanceError], tuple[tuple[Violation, ...], str]]:
+        return type(self), (self.violations, self.source)  # errors cross process borders
+
+
+class PlanError(MoeoptError, ValueError):
+    """A plan the referee refuses; ``faults`` lists every fault, each naming layer, slot, GPU or expert."""
+
+    def __init__(self, faults: Iterable[str]) -> None:
+        self.faults = tuple(faults)
+        shown = list(self.faults[:SHOWN])
+        if len(self.faults) > SHOWN:
+            shown.append(f"... and {len(self.faults) - SHOWN} more")
+        super().__init__("; ".join(shown))
+
+    def __reduce__(self) -> tuple[type[PlanError], tuple[tuple[str, ...]]]:
+        return type(self), (self.faults,)
+
+
+class NotApplicable(MoeoptError, ValueError):
+    """A method that cannot work on this instance; the message says why and which method can."""
+
+
+class BackendUnavailable(MoeoptError, ImportError):
+    """A package that is not installed; the message has the command that installs it."""
+
+
+class Violations:
+    """Collects violations so that a message can show all of them at once.
+
+    >>> check = Violations()
+    >>> check.add("gpus", 0, rule="must be >= 1", fix="Use 1")
+    >>> check.raise_if_any()
+    Traceback (most recent call last):
+    ...
+    moeopt.errors.InstanceError: gpus = 0: must be >= 1. Use 1.
+    """
+
+    def __init__(self, source: str = "") -> None:
+        self.source = source
+        self.found: list[Violation] = []
+
+    def add(self, field: str, value: object, *, rule: str, fix: str = "", where: str = "") -> None:
+        """Note one violation; `value` is shown as `repr` shows it, cut at 80 characters."""
+        text = value if isinstance(value, str) else repr(value)
+        self.found.append(Violation(field, where, text if len(text) <= 80 else text[:77] + "...", rule, fix))
+
+    @contextmanager
+    def within(self) -> Iterator[None]:
+        """Run a block and take over the violations of an `InstanceError` it raises."""
+        try:
+            yield
+        except InstanceError as error:
+            self.found.extend(error.violations)
+
+    def raise_if_any(self) -> None:
+        """Raise `InstanceError` with everything found, or do nothing."""
+        if self.found:
+            raise InstanceError(self.found, self.source)

@@ -1,0 +1,91 @@
+"""When a solve has to stop, and how it says so."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+from moeopt.errors import Violations
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a solve stops; ``None`` means no such limit.
+
+    Parameters
+    ----------
+    time_s
+        Wall-clock seconds, > 0, first call and start-up of solvers included; overrun by at most
+        max(10 %, 100 ms), and the best plan so far comes back. Answers under a time limit depend on the machine.
+    gap
+        Stop a layer or part once ``(objective - lower_bound) / objective`` is at most this, in [0, 1).
+        ``None``: 0.001 for ``auto`` and ``search``, 0 for ``exact``.
+    iterations
+        Rounds of a search per layer, >= 0.
+    nodes
+        Branch-and-bound nodes per MILP, >= 0.
+    threads
+        Threads a solver may use, >= 1.
+
+    >>> Limits(time_s=-1, threads=0)
+    Traceback (most recent call last):
+    ...
+    moeopt.errors.InstanceError: limits.time_s = -1: must be finite seconds > 0. Leave it out for no limit.
+    limits.threads = 0: must be a whole number >= 1. Use 1.
+    """
+
+    time_s: float | None = None
+    gap: float | None = None
+    iterations: int | None = None
+    nodes: int | None = None
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        check = Violations()
+        if self.time_s is not None and not (_is_number(self.time_s) and 0 < self.time_s < math.inf):
+            check.add("limits.time_s", self.time_s, rule="must be finite seconds > 0", fix="Leave it out for no limit")
+        if self.gap is not None and not (_is_number(self.gap) and 0 <= self.gap < 1):
+            check.add("limits.gap", self.gap, rule="must be a fraction in [0, 1)", fix="0.001 means 0.1 %")
+        for name in ("iterations", "nodes"):
+            value = getattr(self, name)
+            if value is not None and not (_is_whole(value) and value >= 0):
+                check.add(f"limits.{name}", value, rule="must be a whole number >= 0", fix="Leave it out for no limit")
+        if not (_is_whole(self.threads) and self.threads >= 1):
+            check.add("limits.threads", self.threads, rule="must be a whole number >= 1", fix="Use 1")
+        check.raise_if_any()
+
+
+class Deadline:
+    """A point in time, counted from its making; without a limit it never comes.
+
+    >>> Deadline(None).remaining_s()
+    inf
+    >>> Deadline(1e-9).passed()
+    True
+    """
+
+    def __init__(self, time_s: float | None) -> None:
+        self.start_s = time.perf_counter()
+        self.limited = time_s is not None
+        self._end_s = math.inf if time_s is None else self.start_s + time_s
+
+    def elapsed_s(self) -> float:
+        """Seconds since the deadline was set."""
+        return time.perf_counter() - self.start_s
+
+    def remaining_s(self) -> float:
+        """Seconds left, 0 or less once passed, ``inf`` without a limit."""
+        return self._end_s - time.perf_counter()
+
+    def passed(self) -> bool:
+        """Whether the time is up."""
+        return self.limited and self.remaining_s() <= 0
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

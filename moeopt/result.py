@@ -1,0 +1,181 @@
+"""`Result`: what was solved, how good the answer is, and why the search stopped; it refuses to contradict itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from moeopt.documents import canonical_json, to_json
+
+CERTIFIED_TOLERANCE = 1e-9
+"""Largest relative gap at which a certified bound and the objective count as equal."""
+SOLVER_TOLERANCE = 1e-6
+"""The same for a bound that a back end claims."""
+
+
+class Status(StrEnum):
+    """What is known about the answer."""
+
+    OPTIMAL = "OPTIMAL"  # a plan, and a bound that meets it, on every layer or part
+    FEASIBLE = "FEASIBLE"  # a plan
+    INFEASIBLE = "INFEASIBLE"  # proved: no plan exists
+    UNKNOWN = "UNKNOWN"  # neither a plan nor a proof
+
+
+class Stop(StrEnum):
+    """Why the search ended."""
+
+    FINISHED = "FINISHED"
+    GAP = "GAP"
+    TIME = "TIME"
+    NODES = "NODES"
+    ITERATIONS = "ITERATIONS"
+    INTERRUPTED = "INTERRUPTED"
+
+
+BoundKind = Literal["certified", "solver"]
+
+
+def relative_gap(objective: float, lower_bound: float) -> float:
+    """``(objective - lower_bound) / objective``, and 0 when both are 0.
+
+    >>> relative_gap(4.0, 3.0), relative_gap(0.0, 0.0)
+    (0.25, 0.0)
+    """
+    return 0.0 if objective == lower_bound else (objective - lower_bound) / objective
+
+
+class Contradiction(AssertionError):
+    """A result whose parts contradict each other: our own bug, or a file somebody edited."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The answer to one instance, with its proof.
+
+    Parameters
+    ----------
+    problem, method
+        Names of the problem and of the method that answered.
+    instance
+        ``name``, ``sha256`` of the canonical document, and ``document``: the instance without its bulk data.
+    status, stop
+        Two separate questions: what is known, and why the search ended.
+    objective
+        The referee's value of the plan in `unit`; ``None`` without a plan.
+    lower_bound, bound_kind, certificate
+        Proven floor. ``certified``: re-checked exactly from `certificate`; ``solver``: a back end's claim.
+    solution
+        The plan as JSON-ready data; per-layer or per-part values live in its ``layers`` or ``parts``.
+    gap_worst_layer
+        Largest gap of a layer or part; ``None`` without a plan.
+    incumbents
+        ``(seconds, objective)`` of every improvement.
+    conflicts
+        For INFEASIBLE: the rules that conflict, their values and the shortfall.
+    notes
+        Everything that happened and was not asked for: fallbacks, repairs, skipped work.
+    plan
+        The plan as an object of the problem's own type; not written to documents.
+    """
+
+    problem: str
+    instance: Mapping[str, Any]
+    method: str
+    status: Status
+    stop: Stop
+    objective: float | None = None
+    lower_bound: float | None = None
+    bound_kind: BoundKind | None = None
+    certificate: Mapping[str, Any] | None = None
+    solution: Mapping[str, Any] | None = None
+    gap_worst_layer: float | None = None
+    unit: str
+    runtime_s: float = 0.0
+    seed: int = 0
+    iterations: int = 0
+    incumbents: tuple[tuple[float, float], ...] = ()
+    conflicts: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    plan: Any = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        problems = list(self._contradictions())
+        if problems:
+            raise Contradiction("; ".join(problems))
+
+    @property
+    def gap(self) -> float | None:
+        """``(objective - lower_bound) / objective``; ``None`` without a plan or without a bound."""
+        if self.objective is None or self.lower_bound is None:
+            return None
+        return relative_gap(self.objective, self.lower_bound)
+
+    def _contradictions(self) -> list[str]:
+        found = []
+        has_plan = self.status in (Status.OPTIMAL, Status.FEASIBLE)
+        if has_plan != (self.objective is not None):
+            found.append(f"status {self.status} with objective {self.objective}")
+        if has_plan != (self.solution is not None):
+            found.append(f"status {self.status} {'without' if has_plan else 'with'} a solution")
+        for name in ("objective", "lower_bound", "runtime_s", "gap_worst_layer"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                found.append(f"{name} = {value} is not a finite number >= 0")
+        if found:
+            return found
+        if (self.lower_bound is None) != (self.bound_kind is None):
+            found.append(f"lower_bound {self.lower_bound} with bound_kind {self.bound_kind}")
+        if self.gap is not None and self.gap < 0:
+            found.append(f"lower_bound {self.lower_bound} lies above objective {self.objective}")
+        tolerance = CERTIFIED_TOLERANCE if self.bound_kind == "certified" else SOLVER_TOLERANCE
+        worst = self.gap_worst_layer if self.gap_worst_layer is not None else self.gap
+        if self.status is Status.OPTIMAL and (worst is None or worst > tolerance):
+            found.append(f"OPTIMAL with a gap of {worst} on the worst layer, allowed {tolerance}")
+        if self.status is Status.INFEASIBLE and not self.conflicts:
+            found.append("INFEASIBLE without naming the rules that conflict")
+        if self.iterations < 0:
+            found.append(f"iterations = {self.iterations} is negative")
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document, strict-JSON ready; the plan object is left out, `solution` says the same."""
+        return {
+            "schema": f"moeopt/{self.problem}-result/1",
+            "problem": self.problem,
+            "instance": dict(self.instance),
+            "method": self.method,
+            "status": str(self.status),
+            "stop": str(self.stop),
+            "objective": self.objective,
+            "lower_bound": self.lower_bound,
+            "gap": self.gap,
+            "gap_worst_layer": self.gap_worst_layer,
+            "bound_kind": self.bound_kind,
+            "unit": self.unit,
+            "certificate": None if self.certificate is None else dict(self.certificate),
+            "solution": None if self.solution is None else dict(self.solution),
+            "conflicts": [dict(conflict) for conflict in self.conflicts],
+            "notes": list(self.notes),
+            "seed": self.seed,
+            "iterations": self.iterations,
+            "incumbents": [list(pair) for pair in self.incumbents],
+            "runtime_s": self.runtime_s,
+            "versions": dict(self.versions),
+        }
+
+    def to_json(self) -> str:
+        """The document as strict JSON text."""
+        return to_json(self.to_dict())
+
+    def canonical(self) -> bytes:
+        """The document without times, versions and host: equal seeds and iteration limits give equal bytes."""
+        document = self.to_dict()
+        for key in ("runtime_s", "versions"):
+            del document[key]
+        document["incumbents"] = [objective for _, objective in self.incumbents]
+        return canonical_json(document)
