@@ -1,0 +1,141 @@
+"""The load table: how many selections each expert of each layer got, checked entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.errors import Violations
+
+Loads = NDArray[np.int64] | NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LoadTable:
+    """Recorded or generated loads and what is known about them.
+
+    Parameters
+    ----------
+    loads
+        (L, E) selections per expert, int64 or float64, finite and >= 0, read-only.
+    layers
+        L layer ids of the LLM, in the order of the rows.
+    steps
+        Forward passes the counts were summed over; ``None`` where the file does not say.
+    names
+        E expert names, where the file has them.
+    source
+        File or generator the table came from.
+    notes
+        What the reader did that was not asked for.
+    """
+
+    loads: Loads
+    layers: tuple[int, ...]
+    steps: int | None = None
+    names: tuple[str, ...] | None = None
+    source: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = None) -> Loads | None:
+    """Turn `value` into a read-only (L, E) table, or note every violation and return ``None``.
+
+    One row may be given flat. Integers of any width become int64, so sums never wrap; the caller's array is
+    copied. A ragged list, a third axis, text, NaN, infinities and negative entries are each named by place.
+
+    >>> as_loads([[1, 2], [3, 4]], Violations()).tolist()
+    [[1, 2], [3, 4]]
+    >>> check = Violations(); as_loads([[5.0, float("nan")]], check); print(check.found[0])
+    loads[layer 0, expert 1] = nan: loads must be finite tokens >= 0. Drop the window or repair the trace.
+    """
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        widths = [len(row) if isinstance(row, Sequence | np.ndarray) else None for row in value]
+        if len(set(widths)) > 1:
+            _name_ragged(widths, check, layers)
+            return None
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError) as error:
+        check.add("loads", "...", rule=f"must be a table of layers x experts ({error})", fix="Give rows of numbers")
+        return None
+    if array.ndim == 1:
+        array = array[None, :]
+    if array.ndim != 2 or 0 in array.shape:
+        fix = "Sum over the leading axis, or give one array per window" if array.ndim == 3 else "Give rows of numbers"
+        check.add("loads", f"shape {array.shape}", rule="must have two axes, layers x experts, none empty", fix=fix)
+        return None
+    if array.dtype == object or array.dtype.kind not in "iuf":
+        _name_non_numbers(array, check, layers)
+        return None
+    before = len(check.found)
+    if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
+        _name_places(array > np.uint64(2**63 - 1), array, "loads must be below 2**63", "Did a counter wrap", check, layers)
+    elif array.dtype.kind == "f":
+        bad = ~np.isfinite(array)
+        _name_places(bad, array, "loads must be finite tokens >= 0", "Drop the window or repair the trace", check, layers)
+        _name_places(array < 0, array, "loads must be >= 0", "Did a counter wrap", check, layers)
+        with np.errstate(over="ignore"):
+            if not bad.any() and not np.isfinite(array.astype(np.float64).sum(axis=1)).all():
+                rule = "the sum over experts must stay finite"
+                check.add("loads", "...", rule=rule, fix="Divide all loads by one number")
+    else:
+        _name_places(array < 0, array, "loads must be >= 0", "Did a counter wrap", check, layers)
+    if len(check.found) > before:
+        return None
+    table: Loads
+    if array.dtype.kind == "f":
+        table = array.astype(np.float64)  # astype copies
+    else:
+        table = array.astype(np.int64)
+    table.flags.writeable = False
+    return table
+
+
+def place(layer_index: int, expert: int, layers: Sequence[int] | None = None) -> str:
+    """``layer 3, expert 17``, in the LLM's own layer ids where they are known."""
+    layer = layers[layer_index] if layers is not None and layer_index < len(layers) else layer_index
+    return f"layer {layer}, expert {expert}"
+
+
+def _name_places(
+    bad: NDArray[np.bool_],
+    array: NDArray[Any],
+    rule: str,
+    fix: str,
+    check: Violations,
+    layers: Sequence[int] | None,
+) -> None:
+    for row, column in np.argwhere(bad):
+        value = array[row, column].item()
+        check.add("loads", value, rule=rule, fix=fix, where=place(int(row), int(column), layers))
+
+
+def _name_ragged(widths: list[int | None], check: Violations, layers: Sequence[int] | None) -> None:
+    first = widths[0]
+    for row, width in enumerate(widths):
+        if width != first:
+            layer = layers[row] if layers is not None and row < len(layers) else row
+            seen = "a single number" if width is None else f"{width} experts"
+            rule = f"every layer must have as many experts as the first one, {first}"
+            check.add("loads", seen, rule=rule, fix="Plan layers of another width in an instance of their own",
+                      where=f"layer {layer}")
+
+
+def _name_non_numbers(array: NDArray[Any], check: Violations, layers: Sequence[int] | None) -> None:
+    named = False
+    for (row, column), item in np.ndenumerate(array):
+        if isinstance(item, bool | np.bool_) or not isinstance(item, int | float | np.integer | np.floating):
+            rule = "loads must be numbers"
+            check.add("loads", item, rule=rule, fix="Repair the cell", where=place(row, column, layers))
+            named = True
+        elif isinstance(item, int) and not -(2**63) <= item < 2**63:
+            rule = "loads must be below 2**63"
+            check.add("loads", item, rule=rule, fix="Did a counter wrap", where=place(row, column, layers))
+            named = True
+    if not named:  # a dtype we do not take, such as complex
+        check.add("loads", f"dtype {array.dtype}", rule="loads must be integers or floats", fix="Convert the array")
