@@ -74,10 +74,14 @@ def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = No
         return None
     before = len(check.found)
     if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
-        _name_places(array > np.uint64(2**63 - 1), array, "loads must be below 2**63", "Did a counter wrap", check, layers)
+        _name_places(
+            array > np.uint64(2**63 - 1), array, "loads must be below 2**63", "Did a counter wrap", check, layers
+        )
     elif array.dtype.kind == "f":
         bad = ~np.isfinite(array)
-        _name_places(bad, array, "loads must be finite tokens >= 0", "Drop the window or repair the trace", check, layers)
+        _name_places(
+            bad, array, "loads must be finite tokens >= 0", "Drop the window or repair the trace", check, layers
+        )
         _name_places(array < 0, array, "loads must be >= 0", "Did a counter wrap", check, layers)
         with np.errstate(over="ignore"):
             if not bad.any() and not np.isfinite(array.astype(np.float64).sum(axis=1)).all():
@@ -122,8 +126,13 @@ def _name_ragged(widths: list[int | None], check: Violations, layers: Sequence[i
             layer = layers[row] if layers is not None and row < len(layers) else row
             seen = "a single number" if width is None else f"{width} experts"
             rule = f"every layer must have as many experts as the first one, {first}"
-            check.add("loads", seen, rule=rule, fix="Plan layers of another width in an instance of their own",
-                      where=f"layer {layer}")
+            check.add(
+                "loads",
+                seen,
+                rule=rule,
+                fix="Plan layers of another width in an instance of their own",
+                where=f"layer {layer}",
+            )
 
 
 def _name_non_numbers(array: NDArray[Any], check: Violations, layers: Sequence[int] | None) -> None:
