@@ -1,0 +1,196 @@
+"""Lower bounds on ``max_g C_g`` of one layer, each with where it holds and a certificate that is re-checked exactly.
+
+| kind | holds for | certificate |
+|---|---|---|
+| ``mean`` | every split, floor rule, speed and fill | none needed |
+| ``alone`` | every split, floor rule, speed and fill | the expert |
+| ``largest`` | even split, every speed (divided by the fastest) | none needed |
+| ``pigeonhole`` | even split, floor per expert, equal slots and speeds | threshold and a set of experts |
+
+Proofs are in ``models/placement.md``. A bound of a flat placement holds for a hierarchical one too, which has fewer
+plans. Floating point only chooses what to certify; `check` recomputes every value in whole numbers and fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.kernels.counts import greedy_counts
+from moeopt.placement import pigeonhole
+from moeopt.placement.instance import PlacementInstance
+
+
+@dataclass(frozen=True)
+class LayerBound:
+    """A floor under ``max_g C_g`` of one layer: its kind, exact value in tokens, and certificate."""
+
+    kind: str
+    value: Fraction
+    certificate: Mapping[str, Any]
+
+
+def cheap(instance: PlacementInstance) -> list[LayerBound]:
+    """Best of mean, one expert alone and largest replica, for each layer; milliseconds for a whole LLM.
+
+    >>> [bound.kind for bound in cheap(PlacementInstance([[5, 5, 5, 5], [9, 1, 1, 1]], gpus=4, slots=4))]
+    ['mean', 'largest']
+    """
+    weights = instance.weights
+    means = np.array([float(value) for value in _means(instance)])
+    fastest = max(instance.speed)
+    if instance.split == "even":
+        counts = greedy_counts(weights, instance.num_slots, _most(instance))
+        pieces = _pieces(instance, counts).max(axis=1) / fastest
+    else:
+        heaviest = weights.argmax(axis=1)
+        alone = [float(_alone(instance, row, int(expert))) for row, expert in enumerate(heaviest)]
+        pieces = np.array(alone)
+    bounds = []
+    for row in range(instance.num_layers):
+        mean = LayerBound("mean", _means(instance)[row], {"kind": "mean"})
+        if pieces[row] <= means[row] * (1 - 1e-12):
+            bounds.append(mean)
+            continue
+        if instance.split == "even":
+            other = LayerBound("largest", check(instance, row, {"kind": "largest"}), {"kind": "largest"})
+        else:
+            certificate = {"kind": "alone", "expert": int(weights[row].argmax())}
+            other = LayerBound("alone", check(instance, row, certificate), certificate)
+        bounds.append(max(mean, other, key=lambda bound: bound.value))
+    return bounds
+
+
+def tighten(
+    instance: PlacementInstance, bound: LayerBound, row: int, objective: float, gap: float = 0.0
+) -> LayerBound:
+    """Try the pigeonhole bound where it applies and the layer's gap is above `gap`; never worse than `bound`."""
+    if objective <= 0 or (objective - float(bound.value)) <= gap * objective:
+        return bound
+    if instance.split != "even" or instance.floor_rule != "per_expert" or not instance.uniform:
+        return bound
+    speed = instance.speed[0]
+    slots = instance.slots[0]
+    found = pigeonhole.search(
+        instance.weights[row], instance.num_gpus, slots, float(bound.value) * speed, objective * speed
+    )
+    if found is None:
+        return bound
+    threshold, experts = found
+    certificate = {"kind": "pigeonhole", "threshold": threshold, "experts": experts}
+    value = _proved(instance, row, certificate)
+    if value is None or value <= bound.value:
+        return bound
+    return LayerBound("pigeonhole", value, certificate)
+
+
+def check(instance: PlacementInstance, row: int, certificate: Mapping[str, Any]) -> Fraction:
+    """Recompute a bound from its certificate, exactly.
+
+    Raises
+    ------
+    ValueError
+        The certificate proves nothing here, with the reason.
+    """
+    value = _proved(instance, row, certificate)
+    if value is None:
+        raise ValueError(f"layer {instance.layers[row]}: the {certificate.get('kind')} certificate proves nothing")
+    return value
+
+
+def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any]) -> Fraction | None:
+    kind = certificate.get("kind")
+    if kind == "mean":
+        return _means(instance)[row]
+    if kind == "alone":
+        expert = certificate["expert"]
+        return _alone(instance, row, expert) if 0 <= expert < instance.num_experts else None
+    if kind == "largest" and instance.split == "even":
+        return _largest(instance, row)
+    if kind == "pigeonhole" and instance.split == "even" and instance.floor_rule == "per_expert" and instance.uniform:
+        whole, denominator = _exact_weights(instance, row)
+        threshold = Fraction(certificate["threshold"])
+        scaled = threshold * denominator * Fraction(instance.speed[0])
+        experts = certificate["experts"]
+        if pigeonhole.proves(whole, instance.num_gpus, instance.slots[0], scaled, experts):
+            return threshold
+    return None
+
+
+def _most(instance: PlacementInstance) -> int:
+    """Largest number of GPUs that can share one expert: every other expert needs a slot."""
+    spare = instance.num_slots - instance.num_experts + 1
+    usable = sum(count > 0 for count in instance.slots)
+    return min(usable, spare) if instance.distinct else spare
+
+
+def _means(instance: PlacementInstance) -> Sequence[Fraction]:
+    """Total cost over total speed; with a floor per replica every replica beyond a_e/K adds to the total."""
+    if instance.floor_rule == "per_expert" or not instance.floor:
+        return instance.ideal
+    speed = sum(map(Fraction, instance.speed))
+    spare = instance.num_slots - instance.num_experts if instance.fill == "all" else 0
+    whole, floor, denominator = instance.exact_loads
+    return [Fraction(_least_total(row, floor, spare), denominator) / speed for row in whole.tolist()]
+
+
+def _least_total(loads: list[int], floor: int, spare: int) -> int:
+    """Least ``sum_e max(a_e, r_e K)`` over counts with `spare` replicas more than one each: convex in each r_e."""
+    total = sum(max(load, floor) for load in loads)
+    free = sum(max(load // floor, 1) - 1 for load in loads)  # replicas that stay above the floor cost nothing
+    rest = spare - free
+    if rest <= 0:
+        return total
+    partial = sorted(floor - load % floor for load in loads if load > floor and load % floor)
+    total += sum(partial[:rest])
+    return total + max(rest - len(partial), 0) * floor
+
+
+def _exact_weights(instance: PlacementInstance, row: int) -> tuple[list[int], int]:
+    whole, floor, denominator = instance.exact_loads
+    return [max(int(a), floor) for a in whole[row].tolist()], denominator
+
+
+def _alone(instance: PlacementInstance, row: int, expert: int) -> Fraction:
+    """One expert on as many GPUs as can share it, the fastest ones."""
+    whole, floor, denominator = instance.exact_loads
+    load = int(whole[row, expert])
+    speeds = sorted((Fraction(s) for s, count in zip(instance.speed, instance.slots, strict=True) if count), reverse=True)
+    speeds = speeds[: _most(instance)]
+    floor_cost = Fraction(floor, denominator) / speeds[0]
+    weight = Fraction(load if instance.floor_rule == "per_replica" else max(load, floor), denominator)
+    if instance.split == "free":
+        return max(weight / sum(speeds), floor_cost)
+    if not instance.distinct:  # several replicas on the fastest GPU: only the share of one piece is sure
+        return max(weight / _most(instance) / speeds[0], floor_cost)
+    # r equal pieces on r different GPUs: the slowest of them decides, at best the r-th fastest
+    return max(min(weight / (r * speed) for r, speed in enumerate(speeds, start=1)), floor_cost)
+
+
+def _largest(instance: PlacementInstance, row: int) -> Fraction | None:
+    """Smallest possible largest replica: below it more replicas are needed than there are slots."""
+    whole, floor, denominator = instance.exact_loads
+    per_replica = instance.floor_rule == "per_replica"
+    loads = np.array([[int(a) if per_replica else max(int(a), floor) for a in whole[row].tolist()]], dtype=object)
+    most = _most(instance)
+    counts = greedy_counts(loads.astype(np.float64), instance.num_slots, most)[0].tolist()
+    top = max(Fraction(load, count) for load, count in zip(loads[0].tolist(), counts, strict=True))
+    fastest = Fraction(max(instance.speed))
+    if top > 0:  # a largest piece below `top` needs at least floor(load / top) + 1 replicas of each expert
+        needed = [load * top.denominator // top.numerator + 1 for load in loads[0].tolist()]
+        if sum(needed) <= instance.num_slots and max(needed) <= most:
+            return None  # rounding misled the greedy counts
+    value = max(top, Fraction(floor)) if per_replica else top
+    return value / denominator / fastest
+
+
+def _pieces(instance: PlacementInstance, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(L, E) cost of one replica under these counts, at speed 1."""
+    if instance.floor_rule == "per_expert":
+        return instance.weights / counts
+    return np.maximum(instance.loads / counts, float(instance.floor))

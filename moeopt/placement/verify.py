@@ -1,0 +1,268 @@
+"""The referee: judges any plan from the instance alone, in whole numbers and fractions, and imports no solver."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.errors import PlanError
+from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.plan import EMPTY, Placement
+
+MAX_FAULTS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a plan is worth.
+
+    Parameters
+    ----------
+    max_load, ideal
+        L exact values each: ``max_g C_g`` and the cost of every GPU in perfect balance, tokens.
+    gpu_cost
+        (L, G) ``C_g`` in floating point, for tables and plots.
+    """
+
+    max_load: tuple[Fraction, ...]
+    ideal: tuple[Fraction, ...]
+    gpu_cost: NDArray[np.float64]
+
+    @property
+    def objective(self) -> Fraction:
+        """``sum_l max_g C_lg``, exact."""
+        return sum(self.max_load, Fraction(0))
+
+    @property
+    def imbalance(self) -> tuple[float, ...]:
+        """L values of max / ideal, 1.0 for an idle layer."""
+        return tuple(
+            float(top / even) if even else 1.0 for top, even in zip(self.max_load, self.ideal, strict=True)
+        )
+
+    @property
+    def imbalance_mean(self) -> float:
+        """Mean over layers of the imbalance."""
+        return float(np.mean(self.imbalance))
+
+    @property
+    def imbalance_total(self) -> float:
+        """``sum_l max / sum_l ideal``: layers run one after another, so their maxima add up."""
+        total = sum(self.ideal, Fraction(0))
+        return float(self.objective / total) if total else 1.0
+
+    @property
+    def mean_over_max(self) -> float:
+        """The reciprocal figure some engines log as balancedness, mean over layers."""
+        return float(np.mean([1.0 / value for value in self.imbalance]))
+
+    @property
+    def excess(self) -> float:
+        """``imbalance_mean - 1``."""
+        return self.imbalance_mean - 1.0
+
+
+def evaluate(instance: PlacementInstance, plan: Placement, split: str | None = None) -> Evaluation:
+    """Compute every GPU's cost exactly, under the instance's split or another.
+
+    Raises
+    ------
+    PlanError
+        The plan breaks a rule; every fault is listed.
+
+    >>> instance = PlacementInstance([[3, 1]], gpus=2, slots=2)
+    >>> evaluate(instance, Placement.of([[0, 1]])).objective
+    Fraction(3, 1)
+    """
+    found = faults(instance, plan)
+    if found:
+        raise PlanError(found)
+    if (split or instance.split) == "free" and plan.shares is not None:
+        return _evaluate_shares(instance, plan)
+    return _evaluate_even(instance, plan)
+
+
+def _evaluate_even(instance: PlacementInstance, plan: Placement) -> Evaluation:
+    """Pieces over one denominator per layer: whole numbers throughout, int64 where they are sure to fit."""
+    loads, floor, denominator = instance.exact_loads
+    slots = plan.slot_expert
+    replicas = plan.replicas(instance.num_experts)
+    common = [math.lcm(*np.unique(row).tolist()) for row in replicas]
+    if instance.floor_rule == "per_expert" and floor:
+        loads, floor = np.maximum(loads, floor), 0
+    biggest = max(int(loads.max()), floor) * max(common) * instance.num_slots
+    kind = np.int64 if biggest < 2**62 else object
+    scale = np.array(common, dtype=kind)[:, None]
+    pieces = loads.astype(kind) * (scale // replicas.astype(kind))
+    if floor:
+        pieces = np.maximum(pieces, floor * scale)
+    padded = np.concatenate([pieces, np.zeros((len(pieces), 1), dtype=kind)], axis=1)  # -1 takes the last: empty
+    in_slot = np.take_along_axis(padded, np.where(slots == EMPTY, instance.num_experts, slots), axis=1)
+    sums = np.concatenate([np.zeros((len(slots), 1), dtype=kind), np.cumsum(in_slot, axis=1, dtype=kind)], axis=1)
+    start = instance.slot_start
+    totals = sums[:, start[1:]] - sums[:, start[:-1]]  # (L, G)
+    return _judge_totals(instance, totals, [scale * denominator for scale in common])
+
+
+def _judge_totals(instance: PlacementInstance, totals: NDArray[Any], denominators: list[int]) -> Evaluation:
+    if len(set(instance.speed)) == 1:
+        speed = Fraction(instance.speed[0])
+        tops = [Fraction(int(row.max()), bottom) / speed for row, bottom in zip(totals, denominators, strict=True)]
+    else:
+        speeds = [Fraction(value) for value in instance.speed]
+        tops = [
+            max(Fraction(total, bottom) / speed for total, speed in zip(row.tolist(), speeds, strict=True))
+            for row, bottom in zip(totals, denominators, strict=True)
+        ]
+    scale = np.array([float(bottom) for bottom in denominators])
+    cost = totals.astype(np.float64) / scale[:, None] / np.array(instance.speed)
+    return Evaluation(tuple(tops), instance.ideal, cost)
+
+
+def _evaluate_shares(instance: PlacementInstance, plan: Placement) -> Evaluation:
+    """Free split: shares are taken as the exact fractions the floats are, scaled so that each expert sums to 1."""
+    assert plan.shares is not None
+    loads, floor, denominator = instance.exact_loads
+    speeds = [Fraction(value) for value in instance.speed]
+    tops, cost = [], np.zeros((instance.num_layers, instance.num_gpus))
+    for index, (row, triples) in enumerate(zip(loads.tolist(), plan.shares, strict=True)):
+        whole: dict[int, Fraction] = defaultdict(Fraction)
+        for expert, _, share in triples:
+            whole[expert] += Fraction(share)
+        totals = [Fraction(0)] * instance.num_gpus
+        if instance.floor_rule == "per_replica" and floor:  # hosted copies cost the floor even without a share
+            hosted = {(expert, gpu): Fraction(0) for expert, gpu in _hosted(instance, plan, index)}
+            hosted.update({(expert, gpu): Fraction(share) / whole[expert] for expert, gpu, share in triples})
+            for (expert, gpu), share in hosted.items():
+                totals[gpu] += max(share * row[expert], Fraction(floor))
+        else:
+            for expert, gpu, share in triples:
+                totals[gpu] += Fraction(share) / whole[expert] * max(row[expert], floor)
+        costs = [total / denominator / speed for total, speed in zip(totals, speeds, strict=True)]
+        tops.append(max(costs))
+        cost[index] = [float(value) for value in costs]
+    return Evaluation(tuple(tops), instance.ideal, cost)
+
+
+def _hosted(instance: PlacementInstance, plan: Placement, index: int) -> set[tuple[int, int]]:
+    row = plan.slot_expert[index].tolist()
+    return {(e, g) for e, g in zip(row, instance.gpu_of_slot.tolist(), strict=True) if e != EMPTY}
+
+
+def faults(instance: PlacementInstance, plan: Placement) -> list[str]:
+    """Every rule the plan breaks, each naming layer, slot, GPU or expert; empty for a good plan.
+
+    >>> instance = PlacementInstance([[3, 1]], gpus=2, slots=2)
+    >>> faults(instance, Placement.of([[0, 0]]))
+    ['layer 0: expert 1 has no replica']
+    """
+    slots = plan.slot_expert
+    if slots.shape != (instance.num_layers, instance.num_slots):
+        return _shape_faults(instance, slots)
+    found: list[str] = []
+    lowest = EMPTY if instance.fill == "at_most" else 0
+    for row, slot in np.argwhere((slots < lowest) | (slots >= instance.num_experts))[:MAX_FAULTS]:
+        expert = int(slots[row, slot])
+        where = f"layer {instance.layers[row]}: slot {slot} (GPU {instance.gpu_of_slot[slot]})"
+        if expert == EMPTY:
+            found.append(f"{where} is empty, but fill is 'all'")
+        else:
+            found.append(f"{where} holds expert {expert}, ids run from 0 to {instance.num_experts - 1}")
+    if found:
+        return found
+    for row, expert in np.argwhere(plan.replicas(instance.num_experts) == 0)[:MAX_FAULTS]:
+        found.append(f"layer {instance.layers[row]}: expert {expert} has no replica")
+    if instance.distinct:
+        found.extend(_doubles(instance, slots))
+    if instance.hierarchical:
+        found.extend(_scattered_groups(instance, slots))
+    if instance.constrained:
+        found.extend(_pin_faults(instance, plan))
+    if plan.shares is not None:
+        found.extend(_share_faults(instance, plan))
+    return found
+
+
+def _shape_faults(instance: PlacementInstance, slots: NDArray[np.int32]) -> list[str]:
+    found = []
+    if len(slots) != instance.num_layers:
+        found.append(f"the plan has {len(slots)} layers, the instance {instance.num_layers}")
+    if slots.shape[1] != instance.num_slots:
+        layer = instance.layers[0]
+        found.append(f"layer {layer}: the plan has {slots.shape[1]} slots, the instance {instance.num_slots}")
+    return found
+
+
+def _doubles(instance: PlacementInstance, slots: NDArray[np.int32]) -> list[str]:
+    keys = instance.gpu_of_slot * (instance.num_experts + 1) + slots + 1
+    ordered = np.sort(keys, axis=1)
+    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] % (instance.num_experts + 1) != 0)
+    found = []
+    for row, place in np.argwhere(twice)[:MAX_FAULTS]:
+        gpu, expert = divmod(int(ordered[row, place]), instance.num_experts + 1)
+        found.append(f"layer {instance.layers[row]}: GPU {gpu} holds expert {expert - 1} twice")
+    return found
+
+
+def _scattered_groups(instance: PlacementInstance, slots: NDArray[np.int32]) -> list[str]:
+    assert instance.groups is not None
+    group_of, nodes = np.array(instance.groups), np.array(instance.node)
+    per_node = len(set(instance.groups)) // len(instance.node_ids)
+    found = []
+    for row, layer in zip(slots, instance.layers, strict=True):
+        filled = row != EMPTY
+        pairs = set(zip(group_of[row[filled]].tolist(), nodes[instance.gpu_of_slot[filled]].tolist(), strict=True))
+        for group, times in sorted(Counter(group for group, _ in pairs).items()):
+            if times > 1:
+                homes = sorted(node for home, node in pairs if home == group)
+                found.append(f"layer {layer}: group {group} lies on nodes {homes}, a group stays on one")
+        for node, times in sorted(Counter(node for _, node in pairs).items()):
+            if times > per_node:
+                found.append(f"layer {layer}: node {node} holds {times} groups, allowed {per_node}")
+    return found[:MAX_FAULTS]
+
+
+def _pin_faults(instance: PlacementInstance, plan: Placement) -> list[str]:
+    found = []
+    for index, layer in enumerate(instance.layers):
+        hosted = _hosted(instance, plan, index)
+        for expert, gpu in instance.pin:
+            if (expert, gpu) not in hosted:
+                found.append(f"layer {layer}: expert {expert} is pinned to GPU {gpu} and not there")
+        for banned, gpu in instance.forbid:
+            for expert, home in sorted(hosted):
+                if home == gpu and banned in (None, expert):
+                    found.append(f"layer {layer}: expert {expert} is forbidden on GPU {gpu} and is there")
+    return found[:MAX_FAULTS]
+
+
+def _share_faults(instance: PlacementInstance, plan: Placement) -> list[str]:
+    assert plan.shares is not None
+    if instance.split != "free":
+        return [f"the plan has shares, but split is {instance.split!r}"]
+    if len(plan.shares) != instance.num_layers:
+        return [f"shares cover {len(plan.shares)} layers of {instance.num_layers}"]
+    found = []
+    for index, (layer, triples) in enumerate(zip(instance.layers, plan.shares, strict=True)):
+        hosted = _hosted(instance, plan, index)
+        total: dict[int, float] = defaultdict(float)
+        seen: set[tuple[int, int]] = set()
+        for expert, gpu, share in triples:
+            if (expert, gpu) not in hosted:
+                found.append(f"layer {layer}: a share of expert {expert} goes to GPU {gpu}, which has no replica")
+            if (expert, gpu) in seen:
+                found.append(f"layer {layer}: expert {expert} has two shares on GPU {gpu}")
+            if not (math.isfinite(share) and 0 <= share <= 1 + 1e-9):
+                found.append(f"layer {layer}: expert {expert} has share {share} on GPU {gpu}, outside [0, 1]")
+            seen.add((expert, gpu))
+            total[expert] += share
+        for expert in range(instance.num_experts):
+            if not abs(total[expert] - 1.0) <= 1e-9:
+                found.append(f"layer {layer}: shares of expert {expert} sum to {total[expert]}, not 1")
+    return found[:MAX_FAULTS]
