@@ -54,9 +54,12 @@ def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = No
     loads[layer 0, expert 1] = nan: loads must be finite tokens >= 0. Drop the window or repair the trace.
     """
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        widths = [len(row) if isinstance(row, Sequence | np.ndarray) else None for row in value]
+        widths = [len(row) if _is_row(row) else None for row in value]
+        bad_cells = _name_list_cells(value, check, layers)
         if len(set(widths)) > 1:
             _name_ragged(widths, check, layers)
+            return None
+        if bad_cells:
             return None
     try:
         array = np.asarray(value)
@@ -133,6 +136,37 @@ def _name_ragged(widths: list[int | None], check: Violations, layers: Sequence[i
                 fix="Plan layers of another width in an instance of their own",
                 where=f"layer {layer}",
             )
+
+
+def _is_row(item: object) -> bool:
+    return isinstance(item, Sequence | np.ndarray) and not isinstance(item, str | bytes)
+
+
+def _name_list_cells(rows: Sequence[Any], check: Violations, layers: Sequence[int] | None) -> bool:
+    """Name what numpy would silently turn into a number (a truth value) or round (a large count beside fractions)."""
+    lists = [row for row in rows if _is_row(row)] or [rows]  # one layer may be given flat
+    kinds = [set(map(type, row)) if isinstance(row, Sequence) else {row.dtype.type} for row in lists]
+    fractions = any(issubclass(kind, float | np.floating) for kind in set().union(*kinds))
+    exact = 2**53 if fractions else 2**63 - 1
+    before = len(check.found)
+    for index, (row, kinds_of_row) in enumerate(zip(lists, kinds, strict=True)):
+        if kinds_of_row <= {float} or isinstance(row, np.ndarray):
+            continue
+        if kinds_of_row == {int} and -exact <= min(row) and max(row) <= exact:
+            continue
+        for expert, item in enumerate(row):
+            if _is_row(item):
+                continue  # a third axis: the shape is named instead
+            if isinstance(item, bool | np.bool_) or not isinstance(item, int | float | np.integer | np.floating):
+                rule, fix = "loads must be numbers", "Repair the cell"
+            elif isinstance(item, int) and not -(2**63) <= item < 2**63:
+                rule, fix = "loads must be below 2**63", "Did a counter wrap"
+            elif isinstance(item, int) and fractions and int(float(item)) != item:
+                rule, fix = "a double beside fractions cannot hold this count", "Give whole numbers only"
+            else:
+                continue
+            check.add("loads", item, rule=rule, fix=fix, where=place(index, expert, layers))
+    return len(check.found) > before
 
 
 def _name_non_numbers(array: NDArray[Any], check: Violations, layers: Sequence[int] | None) -> None:
