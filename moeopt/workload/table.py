@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -101,6 +102,16 @@ def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = No
         table = array.astype(np.int64)
     table.flags.writeable = False
     return table
+
+
+def loads_digest(loads: Loads) -> str:
+    """First 16 hex digits of the SHA-256 of the entries, row by row, as little-endian int64 (or float64).
+
+    >>> loads_digest(np.array([[1, 2]])), loads_digest(np.array([[2, 1]]))
+    ('0c730b69905c5ef7', '66c313335fc249ae')
+    """
+    order = "<f8" if loads.dtype.kind == "f" else "<i8"
+    return hashlib.sha256(np.ascontiguousarray(loads, dtype=order).tobytes()).hexdigest()[:16]
 
 
 def place(layer_index: int, expert: int, layers: Sequence[int] | None = None) -> str:
