@@ -67,10 +67,8 @@ def test_generate_gives_every_token_different_experts(wish: dict[str, object]) -
 
 
 def test_generate_gives_the_same_table_in_a_fresh_process() -> None:
-    code = (  # the same call, elsewhere
-        "from moeopt.workload import *; "
-        "table = generate('topic', layers=2, experts=20, top_k=3, tokens=99, seed=5, noise='poisson'); print(loads_digest(table.loads))"
-    )
+    call = "generate('topic', layers=2, experts=20, top_k=3, tokens=99, seed=5, noise='poisson')"
+    code = f"from moeopt.workload import *; print(loads_digest({call}.loads))"
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     here = generate("topic", layers=2, experts=20, top_k=3, tokens=99, seed=5, noise="poisson")
     assert seen == loads_digest(here.loads)
