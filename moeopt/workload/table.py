@@ -185,7 +185,8 @@ def _name_non_numbers(array: NDArray[Any], check: Violations, layers: Sequence[i
     for (row, column), item in np.ndenumerate(array):
         if isinstance(item, bool | np.bool_) or not isinstance(item, int | float | np.integer | np.floating):
             rule = "loads must be numbers"
-            check.add("loads", item, rule=rule, fix="Repair the cell", where=place(row, column, layers))
+            shown = item.item() if isinstance(item, np.generic) else item
+            check.add("loads", shown, rule=rule, fix="Repair the cell", where=place(row, column, layers))
             named = True
         elif isinstance(item, int) and not -(2**63) <= item < 2**63:
             rule = "loads must be below 2**63"
