@@ -5,6 +5,7 @@ from moeopt.workload.readers import read_loads
 from moeopt.workload.sampling import sample_top_k
 from moeopt.workload.shapes import SHAPES, Shape
 from moeopt.workload.table import LoadTable, as_loads, loads_digest
+from moeopt.workload.writers import write_loads
 
 __all__ = [
     "GENERATORS",
@@ -17,4 +18,5 @@ __all__ = [
     "read_loads",
     "sample_top_k",
     "with_noise",
+    "write_loads",
 ]
