@@ -22,6 +22,9 @@ class Content:
         What the parser did that was not asked for.
     locate
         Adds a line number to a place such as ``layer 3, expert 17``, where a file has lines.
+
+    >>> Content([[1, 2]], steps=4).layers is None
+    True
     """
 
     loads: Any
@@ -93,8 +96,8 @@ def _names(value: Any, check: Violations) -> tuple[str, ...] | None:
     seen: set[str] = set()
     for expert, name in enumerate(value):
         if not isinstance(name, str) or not name.isprintable() or not name or name != name.strip():
-            rule = "names must be printable text without spaces around it"
-            check.add("names", name, rule=rule, fix="Rename the expert", where=f"expert {expert}")
+            rule = "names must be printable text without spaces around them"
+            check.add("names", repr(name), rule=rule, fix="Rename the expert", where=f"expert {expert}")
         elif name in seen:
             rule, fix = "the name stands twice", "Give every expert its own name"
             check.add("names", name, rule=rule, fix=fix, where=f"expert {expert}")

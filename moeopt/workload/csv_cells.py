@@ -16,7 +16,11 @@ _COUNTER_DIGITS = 4000  # Python refuses to read longer integers
 
 @dataclass(frozen=True)
 class Row:
-    """The stripped cells of one row, and the line of the file it ends on."""
+    """The stripped cells of one row, and the line of the file it ends on.
+
+    >>> Row(2, ("1", "2")).line
+    2
+    """
 
     line: int
     cells: tuple[str, ...]
@@ -83,7 +87,13 @@ def number(cell: str) -> int | float | None:
 
 
 def load(cell: str, where: str, check: Violations) -> int | float:
-    """The load in a cell; a cell without a number is noted and counts as 0 from then on."""
+    """The load in a cell; a cell without a number is noted and counts as 0 from then on.
+
+    >>> load("12", "line 3", Violations())
+    12
+    >>> check = Violations(); load("n/a", "line 3", check), str(check.found[0])
+    (0, 'loads[line 3] = n/a: loads must be numbers. Repair the cell.')
+    """
     value = number(cell)
     if value is not None:
         return value
@@ -93,7 +103,13 @@ def load(cell: str, where: str, check: Violations) -> int | float:
 
 
 def whole_id(field: str, cell: str, where: str, check: Violations) -> int | None:
-    """The id in a cell, a whole number >= 0, or ``None`` with a violation noted."""
+    """The id in a cell, a whole number >= 0, or ``None`` with a violation noted.
+
+    >>> whole_id("layer", "12", "line 3", Violations())
+    12
+    >>> check = Violations(); whole_id("layer", "1.0", "line 3", check); print(check.found[0])
+    layer[line 3] = 1.0: ids must be whole numbers >= 0. Repair the cell.
+    """
     value = number(cell)
     if isinstance(value, int) and value >= 0:
         return value

@@ -18,17 +18,32 @@ SMALLEST = 1e-9
 
 
 def zipf(rng: np.random.Generator, num_experts: int, alpha: float) -> Weights:
-    """Rank to the power of minus alpha, ranks dealt to the experts at random."""
+    """Rank to the power of minus alpha, ranks dealt to the experts at random.
+
+    >>> sorted(zipf(np.random.default_rng(0), 4, 1.0).tolist())
+    [0.25, 0.3333333333333333, 0.5, 1.0]
+    """
     return rng.permutation(1.0 / np.arange(1, num_experts + 1) ** alpha)
 
 
 def lognormal(rng: np.random.Generator, num_experts: int, sigma: float) -> Weights:
-    """Independent log-normal popularity with median 1."""
+    """Independent log-normal popularity with median 1.
+
+    >>> lognormal(np.random.default_rng(0), 3, 0.0).tolist()
+    [1.0, 1.0, 1.0]
+    """
     return rng.lognormal(0.0, sigma, num_experts)
 
 
 def topic(rng: np.random.Generator, num_experts: int, sigma: float) -> Weights:
-    """Eight runs of neighbouring experts, each with a popularity of its own (Dirichlet), times log-normal factors."""
+    """Eight runs of neighbouring experts, each with a popularity of its own (Dirichlet), times log-normal factors.
+
+    Where the experts do not divide by eight, the first runs are one longer.
+
+    >>> weights = topic(np.random.default_rng(0), 10, 0.0)
+    >>> bool(weights[0] == weights[1]), bool(weights[1] == weights[2]), len(set(weights.tolist()))
+    (True, False, 8)
+    """
     topics = rng.dirichlet(np.full(NUM_TOPICS, TOPIC_CONCENTRATION)) + 0.01
     shorter, longer = divmod(num_experts, NUM_TOPICS)
     sizes = [shorter + (run < longer) for run in range(NUM_TOPICS)]
@@ -36,7 +51,11 @@ def topic(rng: np.random.Generator, num_experts: int, sigma: float) -> Weights:
 
 
 def uniform(rng: np.random.Generator, num_experts: int, jitter: float) -> Weights:
-    """One plus a little normal jitter."""
+    """One plus a little normal jitter.
+
+    >>> uniform(np.random.default_rng(0), 2, 0.0).tolist()
+    [1.0, 1.0]
+    """
     return 1.0 + jitter * rng.standard_normal(num_experts)
 
 
@@ -69,7 +88,11 @@ def inclusion(weights: Weights, top_k: int) -> Weights:
 
 
 def counts(rng: np.random.Generator, chances: Weights, top_k: int, tokens: int) -> NDArray[np.int64]:
-    """Selections of `tokens` tokens: a multinomial draw, what exceeds one selection a token dealt out again."""
+    """Selections of `tokens` tokens: a multinomial draw, what exceeds one selection a token dealt out again.
+
+    >>> counts(np.random.default_rng(0), np.array([0.99, 0.51, 0.5]), 2, 10).tolist()
+    [10, 6, 4]
+    """
     drawn = rng.multinomial(tokens * top_k, chances / chances.sum())
     while (excess := int(np.maximum(drawn - tokens, 0).sum())) > 0:
         drawn = np.minimum(drawn, tokens)

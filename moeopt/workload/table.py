@@ -115,7 +115,11 @@ def loads_digest(loads: Loads) -> str:
 
 
 def place(layer_index: int, expert: int, layers: Sequence[int] | None = None) -> str:
-    """``layer 3, expert 17``, in the LLM's own layer ids where they are known."""
+    """``layer 3, expert 17``, in the LLM's own layer ids where they are known.
+
+    >>> place(0, 17, [3])
+    'layer 3, expert 17'
+    """
     layer = layers[layer_index] if layers is not None and layer_index < len(layers) else layer_index
     return f"layer {layer}, expert {expert}"
 
@@ -176,7 +180,8 @@ def _name_list_cells(rows: Sequence[Any], check: Violations, layers: Sequence[in
                 rule, fix = "a double beside fractions cannot hold this count", "Give whole numbers only"
             else:
                 continue
-            check.add("loads", item, rule=rule, fix=fix, where=place(index, expert, layers))
+            shown = repr(item) if isinstance(item, str) else item
+            check.add("loads", shown, rule=rule, fix=fix, where=place(index, expert, layers))
     return len(check.found) > before
 
 

@@ -157,7 +157,7 @@ def test_json_rows_one_row_and_objects_are_read(tmp_path: Path) -> None:
         ('{"logical_count": [[1, 2, 3', ["line 1, column", "cut short"]),
         ("", ["empty"]),
         ("[[5.0, NaN, 3.0, -Infinity]]", ["layer 0, expert 1] = nan", "layer 0, expert 3] = -inf"]),
-        ('[[5.0, "NaN"]]', ["layer 0, expert 1] = NaN", "must be numbers"]),
+        ('[[5.0, "NaN"]]', ["layer 0, expert 1] = 'NaN'", "must be numbers"]),
         ("[[1, true], [null, 2]]", ["layer 0, expert 1] = True", "layer 1, expert 0] = None"]),
         ('{"loads": [[1, -2]], "layers": [7]}', ["layer 7, expert 1] = -2"]),
         ("[[1, 2, 3], [4]]", ["layer 1] = 1 experts", "3"]),

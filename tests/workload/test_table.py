@@ -29,7 +29,7 @@ def test_loads_refuse_a_truth_value_among_numbers(rows: object) -> None:
 
 
 def test_loads_name_only_the_text_cell_of_a_row() -> None:
-    assert messages([[1, "2", 3]]) == ["loads[layer 0, expert 1] = 2: loads must be numbers. Repair the cell."]
+    assert messages([[1, "2", 3]]) == ["loads[layer 0, expert 1] = '2': loads must be numbers. Repair the cell."]
 
 
 def test_loads_refuse_a_count_that_a_double_would_round() -> None:
