@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,9 +55,12 @@ def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = No
     loads[layer 0, expert 1] = nan: loads must be finite tokens >= 0. Drop the window or repair the trace.
     """
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        widths = [len(row) if isinstance(row, Sequence | np.ndarray) else None for row in value]
+        widths = [len(row) if _is_row(row) else None for row in value]
+        bad_cells = _name_list_cells(value, check, layers)
         if len(set(widths)) > 1:
             _name_ragged(widths, check, layers)
+            return None
+        if bad_cells:
             return None
     try:
         array = np.asarray(value)
@@ -100,8 +104,22 @@ def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = No
     return table
 
 
+def loads_digest(loads: Loads) -> str:
+    """First 16 hex digits of the SHA-256 of the entries, row by row, as little-endian int64 (or float64).
+
+    >>> loads_digest(np.array([[1, 2]])), loads_digest(np.array([[2, 1]]))
+    ('0c730b69905c5ef7', '66c313335fc249ae')
+    """
+    order = "<f8" if loads.dtype.kind == "f" else "<i8"
+    return hashlib.sha256(np.ascontiguousarray(loads, dtype=order).tobytes()).hexdigest()[:16]
+
+
 def place(layer_index: int, expert: int, layers: Sequence[int] | None = None) -> str:
-    """``layer 3, expert 17``, in the LLM's own layer ids where they are known."""
+    """``layer 3, expert 17``, in the LLM's own layer ids where they are known.
+
+    >>> place(0, 17, [3])
+    'layer 3, expert 17'
+    """
     layer = layers[layer_index] if layers is not None and layer_index < len(layers) else layer_index
     return f"layer {layer}, expert {expert}"
 
@@ -135,12 +153,45 @@ def _name_ragged(widths: list[int | None], check: Violations, layers: Sequence[i
             )
 
 
+def _is_row(item: object) -> bool:
+    return isinstance(item, Sequence | np.ndarray) and not isinstance(item, str | bytes)
+
+
+def _name_list_cells(rows: Sequence[Any], check: Violations, layers: Sequence[int] | None) -> bool:
+    """Name what numpy would silently turn into a number (a truth value) or round (a large count beside fractions)."""
+    lists = [row for row in rows if _is_row(row)] or [rows]  # one layer may be given flat
+    kinds = [set(map(type, row)) if isinstance(row, Sequence) else {row.dtype.type} for row in lists]
+    fractions = any(issubclass(kind, float | np.floating) for kind in set().union(*kinds))
+    exact = 2**53 if fractions else 2**63 - 1
+    before = len(check.found)
+    for index, (row, kinds_of_row) in enumerate(zip(lists, kinds, strict=True)):
+        if kinds_of_row <= {float} or isinstance(row, np.ndarray):
+            continue
+        if kinds_of_row == {int} and -exact <= min(row) and max(row) <= exact:
+            continue
+        for expert, item in enumerate(row):
+            if _is_row(item):
+                continue  # a third axis: the shape is named instead
+            if isinstance(item, bool | np.bool_) or not isinstance(item, int | float | np.integer | np.floating):
+                rule, fix = "loads must be numbers", "Repair the cell"
+            elif isinstance(item, int) and not -(2**63) <= item < 2**63:
+                rule, fix = "loads must be below 2**63", "Did a counter wrap"
+            elif isinstance(item, int) and fractions and int(float(item)) != item:
+                rule, fix = "a double beside fractions cannot hold this count", "Give whole numbers only"
+            else:
+                continue
+            shown = repr(item) if isinstance(item, str) else item
+            check.add("loads", shown, rule=rule, fix=fix, where=place(index, expert, layers))
+    return len(check.found) > before
+
+
 def _name_non_numbers(array: NDArray[Any], check: Violations, layers: Sequence[int] | None) -> None:
     named = False
     for (row, column), item in np.ndenumerate(array):
         if isinstance(item, bool | np.bool_) or not isinstance(item, int | float | np.integer | np.floating):
             rule = "loads must be numbers"
-            check.add("loads", item, rule=rule, fix="Repair the cell", where=place(row, column, layers))
+            shown = item.item() if isinstance(item, np.generic) else item
+            check.add("loads", shown, rule=rule, fix="Repair the cell", where=place(row, column, layers))
             named = True
         elif isinstance(item, int) and not -(2**63) <= item < 2**63:
             rule = "loads must be below 2**63"

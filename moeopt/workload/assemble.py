@@ -1,0 +1,114 @@
+"""What a file says, before and after it is checked as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from moeopt.errors import Violations
+from moeopt.workload.table import LoadTable, as_loads
+
+
+@dataclass(frozen=True)
+class Content:
+    """The unchecked parts of one file.
+
+    Parameters
+    ----------
+    loads, layers, steps, names
+        As found; ``None`` where the file does not say.
+    notes
+        What the parser did that was not asked for.
+    locate
+        Adds a line number to a place such as ``layer 3, expert 17``, where a file has lines.
+
+    >>> Content([[1, 2]], steps=4).layers is None
+    True
+    """
+
+    loads: Any
+    layers: Any = None
+    steps: Any = None
+    names: Any = None
+    notes: tuple[str, ...] = ()
+    locate: Callable[[str], str] | None = None
+
+
+def assemble(content: Content, check: Violations) -> LoadTable:
+    """Check all parts of a file against each other and make the table, or raise everything found.
+
+    >>> assemble(Content([[1, 2]], layers=[3], names=["a", "b"]), Violations("x.json")).layers
+    (3,)
+    >>> assemble(Content([[1, 2]], layers=[3, 3], steps=0), Violations("x.json"))
+    Traceback (most recent call last):
+    ...
+    moeopt.errors.InstanceError: x.json: layers[index 1] = 3: the layer id stands twice. Give every row its own id.
+    x.json: steps = 0: must be a whole number >= 1. Leave it out where it is not known.
+    x.json: layers = 2 ids: must be as many as the loads have rows, 1. Give one id per layer.
+    """
+    layers = _layer_ids(content.layers, check)
+    names = _names(content.names, check)
+    steps = content.steps
+    if steps is not None and not (_is_whole(steps) and steps >= 1):
+        check.add("steps", steps, rule="must be a whole number >= 1", fix="Leave it out where it is not known")
+    found = len(check.found)
+    loads = as_loads(content.loads, check, layers=layers)
+    if content.locate is not None:
+        check.found[found:] = [replace(fault, where=content.locate(fault.where)) for fault in check.found[found:]]
+    if loads is not None and layers is not None and len(layers) != len(loads):
+        rule = f"must be as many as the loads have rows, {len(loads)}"
+        check.add("layers", f"{len(layers)} ids", rule=rule, fix="Give one id per layer")
+    if loads is not None and names is not None and len(names) != loads.shape[1]:
+        rule = f"must be as many as the loads have columns, {loads.shape[1]}"
+        check.add("names", f"{len(names)} names", rule=rule, fix="Give one name per expert")
+    check.raise_if_any()
+    assert loads is not None
+    rows = tuple(range(len(loads))) if layers is None else layers
+    return LoadTable(loads, rows, steps, names, check.source, content.notes)
+
+
+def _layer_ids(value: Any, check: Violations) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    if not _is_list(value):
+        check.add("layers", value, rule="must be a list of layer ids", fix="Give one id per layer")
+        return None
+    seen: set[int] = set()
+    for index, layer in enumerate(value):
+        if not _is_whole(layer) or layer < 0:
+            rule = "layer ids must be whole numbers >= 0"
+            check.add("layers", layer, rule=rule, fix="Use the LLM's own ids", where=f"index {index}")
+        elif layer in seen:
+            rule, fix = "the layer id stands twice", "Give every row its own id"
+            check.add("layers", layer, rule=rule, fix=fix, where=f"index {index}")
+        else:
+            seen.add(layer)
+    return tuple(value)
+
+
+def _names(value: Any, check: Violations) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not _is_list(value):
+        check.add("names", value, rule="must be a list of expert names", fix="Give one name per expert")
+        return None
+    seen: set[str] = set()
+    for expert, name in enumerate(value):
+        if not isinstance(name, str) or not name.isprintable() or not name or name != name.strip():
+            rule = "names must be printable text without spaces around them"
+            check.add("names", repr(name), rule=rule, fix="Rename the expert", where=f"expert {expert}")
+        elif name in seen:
+            rule, fix = "the name stands twice", "Give every expert its own name"
+            check.add("names", name, rule=rule, fix=fix, where=f"expert {expert}")
+        else:
+            seen.add(name)
+    return tuple(value)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value < 2**63

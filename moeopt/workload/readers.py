@@ -1,0 +1,110 @@
+"""Loads from a file of any known form, checked; the reverse is in `moeopt.workload.writers`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from moeopt.documents import read_bytes
+from moeopt.errors import Violations
+from moeopt.workload.assemble import Content, assemble
+from moeopt.workload.csv_loads import parse_csv
+from moeopt.workload.json_loads import parse_json
+from moeopt.workload.numpy_loads import parse_npy, parse_npz
+from moeopt.workload.table import LoadTable
+
+ENDINGS = (".json", ".npz", ".npy", ".csv")
+"""The forms that are read, by the ending of the file's name."""
+
+CONVERSIONS = {
+    ".pt": "Save the counts as .npz with numpy.savez(file, loads=tensor.numpy())",
+    ".pth": "Save the counts as .npz with numpy.savez(file, loads=tensor.numpy())",
+    ".parquet": "Save the table as .csv with pandas.read_parquet(file).to_csv(other, index=False)",
+}
+
+_WITH_KEY = re.compile(rf"(.+?(?:{'|'.join(map(re.escape, ENDINGS))})):(.*)", re.IGNORECASE | re.DOTALL)
+
+
+def read_loads(path: str | Path, *, key: str | None = None) -> LoadTable:
+    """Read the loads of one window from a `.json`, `.npz`, `.npy` or `.csv` file.
+
+    Parameters
+    ----------
+    path
+        The file; ``FILE:KEY`` names an array of an `.npz`; ``-`` is standard input, JSON if its first sign is
+        ``[`` or ``{``, else CSV.
+    key
+        The array of an `.npz`, instead of ``FILE:KEY``. Without one: its only array, else ``loads``.
+
+    Returns
+    -------
+    LoadTable
+        Whole numbers as int64, others as float64; ``notes`` says what was filled in or left aside.
+
+    Raises
+    ------
+    InstanceError
+        The file is missing, broken or of another form, or any entry is not a finite number >= 0; every violation
+        found, after the name of the file as given.
+
+    Notes
+    -----
+    CSV is a plain matrix (a row per layer), the same under a header of expert names with an optional first column
+    ``layer``, or long rows of ``layer, expert, count``; JSON is rows of numbers, or an object with ``loads`` or
+    ``logical_count`` and optional ``layers``, ``steps``, ``names``; an `.npz` may hold these beside its table, or be
+    a matrix of scipy.sparse.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "loads.csv")
+    ...     _ = file.write_text("layer,expert,count\\n3,0,10\\n3,1,30\\n")
+    ...     table = read_loads(file)
+    >>> table.loads.tolist(), table.layers
+    ([[10, 30]], (3,))
+    """
+    name, key_in_name = _split_key(str(path))
+    check = Violations(name)
+    if key is not None and key_in_name is not None and key != key_in_name:
+        check.add("key", key, rule=f"the name of the file says {key_in_name!r}", fix="Give one of them")
+    key = key_in_name if key is None else key
+    ending = "" if name == "-" else Path(name).suffix.lower()
+    if name != "-" and ending not in ENDINGS and not Path(name).is_dir():
+        fix = CONVERSIONS.get(ending, f"Known endings are {', '.join(ENDINGS)}")
+        check.add("input", ending or "no ending", rule="files of this kind are not read", fix=fix)
+    if key is not None and ending != ".npz":
+        check.add("key", key, rule="only an .npz file holds arrays by name", fix="Leave the key out")
+    check.raise_if_any()
+    data = b""
+    with check.within():
+        data = read_bytes(name)
+    check.raise_if_any()
+    content = _parse(data, ending, key, check)
+    if content is None:
+        check.raise_if_any()
+    assert content is not None  # a parser that finds no table says why
+    if key is not None:
+        check.source = f"{name}:{key}"
+    return assemble(content, check)
+
+
+def _parse(data: bytes, ending: str, key: str | None, check: Violations) -> Content | None:
+    if not data.strip():
+        check.add("input", "''", rule="the file is empty", fix="Record again, or check that the copy finished")
+        return None
+    if ending == ".npz":
+        return parse_npz(data, key, check)
+    if ending == ".npy":
+        return parse_npy(data, check)
+    text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if ending == ".json" or (not ending and text[:1] in (b"[", b"{")):
+        return parse_json(data, check)
+    return parse_csv(data, check)
+
+
+def _split_key(name: str) -> tuple[str, str | None]:
+    found = _WITH_KEY.fullmatch(name)
+    if found is None or Path(name).exists():
+        return name, None
+    return found[1], found[2]

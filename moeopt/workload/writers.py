@@ -1,0 +1,106 @@
+"""A load table to a file that `read_loads` reads back."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from moeopt.documents import to_json, write_file
+from moeopt.errors import Violations
+from moeopt.workload.assemble import Content, assemble
+from moeopt.workload.csv_cells import is_number
+from moeopt.workload.csv_loads import RESERVED
+from moeopt.workload.readers import ENDINGS
+from moeopt.workload.table import LoadTable
+
+
+def write_loads(path: str | Path, table: LoadTable, force: bool = False) -> tuple[str, ...]:
+    """Write a table whole or not at all, in the form the ending names: `.npz`, `.json`, `.csv` or `.npy`.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    table
+        Checked again before a byte is written. Its source and notes are not stored.
+    force
+        Replace a file that exists.
+
+    Returns
+    -------
+    tuple[str, ...]
+        What the form cannot hold, a sentence each: `.npz` and `.json` hold everything, `.csv` no steps and no names
+        that look like numbers or headings, `.npy` the loads alone.
+
+    Raises
+    ------
+    InstanceError
+        The ending is unknown, the table is malformed, or the file exists or cannot be written.
+
+    >>> import tempfile
+    >>> table = LoadTable(np.array([[10, 30]]), layers=(3,), steps=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_loads(Path(folder, "loads.csv"), table)
+    ('steps are not written: a .csv file has no place for them',)
+    """
+    check = Violations(str(path))
+    ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        check.add(
+            "output", ending or "no ending", rule="is not a form of loads", fix=f"Use one of {', '.join(ENDINGS)}"
+        )
+    with check.within():
+        content = Content(table.loads, table.layers, table.steps, table.names)
+        table = assemble(content, Violations(str(path)))
+    check.raise_if_any()
+    lost: list[str] = []
+    if ending == ".json":
+        data: str | bytes = to_json(_parts(table, arrays=False)) + "\n"
+    elif ending == ".csv":
+        data = _csv(table, lost)
+    else:
+        file = io.BytesIO()
+        if ending == ".npz":
+            np.savez(file, **_parts(table, arrays=True))
+        else:
+            np.save(file, table.loads, allow_pickle=False)
+            for field, given in (("steps", table.steps), ("names", table.names)):
+                if given is not None:
+                    lost.append(f"{field} are not written: a .npy file holds loads alone")
+            if _has_own_ids(table):
+                lost.append("layer ids are not written: a .npy file holds loads alone")
+        data = file.getvalue()
+    write_file(path, data, force=force)
+    return tuple(lost)
+
+
+def _parts(table: LoadTable, *, arrays: bool) -> dict[str, Any]:
+    parts = {"loads": table.loads, "layers": np.array(table.layers), "steps": table.steps, "names": table.names}
+    given = {key: np.asarray(part) for key, part in parts.items() if part is not None}
+    return {key: part if arrays else part.tolist() for key, part in given.items()}
+
+
+def _has_own_ids(table: LoadTable) -> bool:
+    return table.layers != tuple(range(len(table.layers)))
+
+
+def _csv(table: LoadTable, lost: list[str]) -> str:
+    names = table.names
+    if table.steps is not None:
+        lost.append("steps are not written: a .csv file has no place for them")
+    if names is not None and any(is_number(name) or name.lower() in RESERVED for name in names):
+        lost.append("names are not written: in a .csv header some would read as numbers or headings")
+        names = None
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    rows = table.loads.tolist()
+    if names is None and not _has_own_ids(table):
+        writer.writerows(rows)
+    else:
+        writer.writerow(["layer", *(names or range(table.loads.shape[1]))])
+        writer.writerows([layer, *row] for layer, row in zip(table.layers, rows, strict=True))
+    return text.getvalue()
