@@ -1,0 +1,59 @@
+"""Expert placement with replicas: how many copies of each expert, and the GPU of each; see ``models/placement.md``.
+
+>>> from moeopt import placement
+>>> instance = placement.PlacementInstance([[8, 4, 2, 2]], gpus=8, slots=8)
+>>> result = placement.solve(instance, method="lpt")
+>>> result.objective, str(result.status), result.solution["layers"][0]["replicas"]
+(2.0, 'OPTIMAL', [4, 2, 1, 1])
+"""
+
+from __future__ import annotations
+
+from moeopt.placement.heuristics import eplb, fold, search, simple
+from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.plan import Placement
+from moeopt.placement.problem import PROBLEM, house
+from moeopt.placement.verify import Evaluation, faults
+from moeopt.registry import Method
+
+
+def _flat_only(instance: PlacementInstance) -> str | None:
+    if instance.hierarchical:
+        return "it knows no groups; use eplb, lpt or search"
+    return _no_pins(instance)
+
+
+def _no_pins(instance: PlacementInstance) -> str | None:
+    return "it knows no pin and no forbid; use search" if instance.constrained else None
+
+
+for _method in (
+    Method("contiguous", simple.contiguous, "experts in order, slot after slot", "baseline", _flat_only),
+    Method("round_robin", simple.round_robin, "experts in order, one GPU after another", "baseline", _flat_only),
+    Method("snake", simple.snake, "replicas by load, dealt to and fro", "baseline", _flat_only),
+    Method("lpt", eplb.lpt, "greedy counts, largest first, no doubles", "heuristic", _no_pins),
+    Method("eplb", eplb.eplb, "the public rule, doubles swapped away", "heuristic", _no_pins),
+    Method("eplb_raw", eplb.eplb_raw, "the public rule to the slot, in float32", "baseline", eplb.raw_applies),
+    Method("fold", fold.fold, "two slots a GPU: heaviest with lightest", "heuristic", fold.applies),
+    Method("search", search.search, "counts and packing together, never worse than eplb", "heuristic", search.applies),
+):
+    house(_method)
+
+METHODS = PROBLEM.methods
+solve = PROBLEM.solve
+compare = PROBLEM.compare
+register = PROBLEM.register
+evaluate = PROBLEM.evaluate
+
+__all__ = [
+    "METHODS",
+    "PROBLEM",
+    "Evaluation",
+    "Placement",
+    "PlacementInstance",
+    "compare",
+    "evaluate",
+    "faults",
+    "register",
+    "solve",
+]

@@ -46,15 +46,15 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
     fastest = max(instance.speed)
     if instance.split == "even":
         counts = greedy_counts(weights, instance.num_slots, _most(instance))
-        pieces = _pieces(instance, counts).max(axis=1) / fastest
+        single = pieces(instance, counts).max(axis=1) / fastest
     else:
         heaviest = weights.argmax(axis=1)
         alone = [float(_alone(instance, row, int(expert))) for row, expert in enumerate(heaviest)]
-        pieces = np.array(alone)
+        single = np.array(alone)
     bounds = []
     for row in range(instance.num_layers):
         mean = LayerBound("mean", _means(instance)[row], {"kind": "mean"})
-        if pieces[row] <= means[row] * (1 - 1e-12):
+        if single[row] <= means[row] * (1 - 1e-12):
             bounds.append(mean)
             continue
         if instance.split == "even":
@@ -66,9 +66,7 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
     return bounds
 
 
-def tighten(
-    instance: PlacementInstance, bound: LayerBound, row: int, objective: float, gap: float = 0.0
-) -> LayerBound:
+def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective: float, gap: float = 0.0) -> LayerBound:
     """Try the pigeonhole bound where it applies and the layer's gap is above `gap`; never worse than `bound`."""
     if objective <= 0 or (objective - float(bound.value)) <= gap * objective:
         return bound
@@ -160,7 +158,9 @@ def _alone(instance: PlacementInstance, row: int, expert: int) -> Fraction:
     """One expert on as many GPUs as can share it, the fastest ones."""
     whole, floor, denominator = instance.exact_loads
     load = int(whole[row, expert])
-    speeds = sorted((Fraction(s) for s, count in zip(instance.speed, instance.slots, strict=True) if count), reverse=True)
+    speeds = sorted(
+        (Fraction(s) for s, count in zip(instance.speed, instance.slots, strict=True) if count), reverse=True
+    )
     speeds = speeds[: _most(instance)]
     floor_cost = Fraction(floor, denominator) / speeds[0]
     weight = Fraction(load if instance.floor_rule == "per_replica" else max(load, floor), denominator)
@@ -189,7 +189,7 @@ def _largest(instance: PlacementInstance, row: int) -> Fraction | None:
     return value / denominator / fastest
 
 
-def _pieces(instance: PlacementInstance, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def pieces(instance: PlacementInstance, counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """(L, E) cost of one replica under these counts, at speed 1."""
     if instance.floor_rule == "per_expert":
         return instance.weights / counts

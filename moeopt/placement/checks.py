@@ -297,7 +297,10 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
         for what in ((expert, gpu), (None, gpu)):
             if what in forbidden:
                 which = "every expert" if what[0] is None else f"expert {expert}"
-                message = f"expert {expert} is pinned to GPU {gpu}, and {which} is forbidden there: pin and forbid contradict each other"
+                message = (
+                    f"expert {expert} is pinned to GPU {gpu}, and {which} is forbidden there: "
+                    "pin and forbid contradict each other"
+                )
                 found.append({"rule": "pin, forbid", "message": message, "shortfall": 1})
     for gpu, pinned in sorted(Counter(gpu for _, gpu in instance.pin).items()):
         if pinned > instance.slots[gpu]:

@@ -74,9 +74,7 @@ def _refuting_set(weights: NDArray[np.float64], num_gpus: int, slots: int, thres
     return sorted(int(expert) for expert in order[: int(refuted.argmax()) + 1])
 
 
-def proves(
-    weights: Sequence[int], num_gpus: int, slots: int, threshold: Fraction, experts: Sequence[int]
-) -> bool:
+def proves(weights: Sequence[int], num_gpus: int, slots: int, threshold: Fraction, experts: Sequence[int]) -> bool:
     """Whether no plan has every GPU at or below `threshold`, by the set `experts`; exact, fast enough to re-check.
 
     >>> proves([10, 4, 4, 4, 4, 4], 2, 3, Fraction(17), [0])

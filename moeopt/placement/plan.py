@@ -52,7 +52,9 @@ class Placement:
             raise PlanError(["slot_expert holds an id beyond 32 bits"])
         copy = array.astype(np.int32)
         copy.flags.writeable = False
-        frozen = None if shares is None else tuple(tuple((int(e), int(g), float(x)) for e, g, x in row) for row in shares)
+        frozen = (
+            None if shares is None else tuple(tuple((int(e), int(g), float(x)) for e, g, x in row) for row in shares)
+        )
         return cls(copy, frozen)
 
     def replicas(self, num_experts: int) -> NDArray[np.int64]:

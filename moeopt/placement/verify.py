@@ -42,9 +42,7 @@ class Evaluation:
     @property
     def imbalance(self) -> tuple[float, ...]:
         """L values of max / ideal, 1.0 for an idle layer."""
-        return tuple(
-            float(top / even) if even else 1.0 for top, even in zip(self.max_load, self.ideal, strict=True)
-        )
+        return tuple(float(top / even) if even else 1.0 for top, even in zip(self.max_load, self.ideal, strict=True))
 
     @property
     def imbalance_mean(self) -> float:
@@ -117,7 +115,7 @@ def _judge_totals(instance: PlacementInstance, totals: NDArray[Any], denominator
     else:
         speeds = [Fraction(value) for value in instance.speed]
         tops = [
-            max(Fraction(total, bottom) / speed for total, speed in zip(row.tolist(), speeds, strict=True))
+            max(Fraction(int(total), bottom) / pace for total, pace in zip(row.tolist(), speeds, strict=True))
             for row, bottom in zip(totals, denominators, strict=True)
         ]
     scale = np.array([float(bottom) for bottom in denominators])
@@ -130,7 +128,8 @@ def _evaluate_shares(instance: PlacementInstance, plan: Placement) -> Evaluation
     assert plan.shares is not None
     loads, floor, denominator = instance.exact_loads
     speeds = [Fraction(value) for value in instance.speed]
-    tops, cost = [], np.zeros((instance.num_layers, instance.num_gpus))
+    tops: list[Fraction] = []
+    cost = np.zeros((instance.num_layers, instance.num_gpus))
     for index, (row, triples) in enumerate(zip(loads.tolist(), plan.shares, strict=True)):
         whole: dict[int, Fraction] = defaultdict(Fraction)
         for expert, _, share in triples:
@@ -139,8 +138,8 @@ def _evaluate_shares(instance: PlacementInstance, plan: Placement) -> Evaluation
         if instance.floor_rule == "per_replica" and floor:  # hosted copies cost the floor even without a share
             hosted = {(expert, gpu): Fraction(0) for expert, gpu in _hosted(instance, plan, index)}
             hosted.update({(expert, gpu): Fraction(share) / whole[expert] for expert, gpu, share in triples})
-            for (expert, gpu), share in hosted.items():
-                totals[gpu] += max(share * row[expert], Fraction(floor))
+            for (expert, gpu), part in hosted.items():
+                totals[gpu] += max(part * row[expert], Fraction(floor))
         else:
             for expert, gpu, share in triples:
                 totals[gpu] += Fraction(share) / whole[expert] * max(row[expert], floor)

@@ -1,0 +1,90 @@
+"""Numba where it is installed, plain Python where it is not: the same code, the same bytes.
+
+Nothing is imported before the first call. `jit` marks a function of the numba-compatible subset; calling it compiles
+(or loads from the cache folder) with the extra ``fast`` and interprets without.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@cache
+def has_numba() -> bool:
+    """Whether the extra ``fast`` is there; ``MOEOPT_INTERPRET=1`` says no."""
+    return os.environ.get("MOEOPT_INTERPRET") != "1" and importlib.util.find_spec("numba") is not None
+
+
+KERNELS: list[Kernel[Any, Any]] = []
+"""Every kernel, for `warmup`."""
+
+
+class Kernel(Generic[P, R]):
+    """A function that is compiled at its first call."""
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        self.function = function
+        self.compiled: Callable[P, R] | None = None
+        self.cached = True
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+        self.__module__ = function.__module__
+        KERNELS.append(self)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return (self.compiled or self.load())(*args, **kwargs)
+
+    def load(self) -> Callable[P, R]:
+        """The compiled function, or the plain one without numba."""
+        if self.compiled is None:
+            self.compiled = self._compile() if has_numba() else self.function
+        return self.compiled
+
+    def _compile(self) -> Callable[P, R]:
+        import numba
+
+        inner = self._with_compiled_callees()
+        try:
+            return numba.njit(cache=True, nogil=True, error_model="numpy")(inner)
+        except RuntimeError:  # no folder for the cache can be written
+            self.cached = False
+            return numba.njit(nogil=True, error_model="numpy")(inner)
+
+    def _with_compiled_callees(self) -> Callable[P, R]:
+        """Numba resolves globals at compile time: kernels that this one calls must be dispatchers by then."""
+        scope = self.function.__globals__
+        for name in self.function.__code__.co_names:
+            callee = scope.get(name)
+            if isinstance(callee, Kernel):
+                scope[name] = callee.load()
+        return self.function
+
+    def ready(self) -> bool:
+        """Whether a call would run at full speed at once: compiled in this process."""
+        if not has_numba():
+            return False
+        return bool(getattr(self.compiled, "signatures", None))
+
+    def on_disk(self) -> bool:
+        """Whether some earlier process left compiled code in the cache folder."""
+        if not has_numba():
+            return False
+        source = Path(self.function.__code__.co_filename)
+        folders = [source.parent / "__pycache__", Path.home() / ".cache" / "numba"]
+        if os.environ.get("NUMBA_CACHE_DIR"):
+            folders.insert(0, Path(os.environ["NUMBA_CACHE_DIR"]))
+        pattern = f"**/{source.stem}.{self.function.__qualname__}-*.nbi"
+        return any(next(folder.glob(pattern), None) is not None for folder in folders if folder.is_dir())
+
+
+def jit(function: Callable[P, R]) -> Kernel[P, R]:
+    """Mark a function of the numba-compatible subset."""
+    return Kernel(function)

@@ -1,0 +1,1 @@
+"""Baselines and the search, one algorithm a file; each takes ``(instance, context)`` and returns an outcome."""

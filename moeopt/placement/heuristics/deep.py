@@ -1,0 +1,113 @@
+"""The deep search of one flat part: a layer, or the experts of one node in one layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.kernels import packing
+from moeopt.kernels._jit import Kernel, has_numba
+from moeopt.limits import Deadline
+
+WORK = 3.0e6
+"""Slots looked at before a part is given up, some 40 ms compiled; with `ROUNDS` the default iteration limit."""
+ROUNDS = 2000
+"""Rounds before a part is given up: what ends the search of small parts."""
+
+CHUNK_COMPILED, CHUNK_INTERPRETED = 32, 1
+"""Rounds between two looks at the clock."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One flat problem in its own ids: loads, GPUs and rules, as floats divided by one scale.
+
+    ``loads`` (E,), ``floor`` least cost of a replica, ``slots`` and ``speed`` per GPU, ``rule`` (E, G) or (0, 0).
+    """
+
+    loads: NDArray[np.float64]
+    floor: float
+    slots: tuple[int, ...]
+    speed: tuple[float, ...]
+    rule: NDArray[np.int8]
+    distinct: bool
+    may_be_empty: bool
+
+    def layer(self) -> packing.Layer:
+        """The kernel's view."""
+        slots = np.array(self.slots, dtype=np.int64)
+        num_experts, num_slots = len(self.loads), int(slots.sum())
+        loads, rule, empty = self.loads, self.rule, -1
+        if self.may_be_empty:
+            loads, empty = np.append(loads, -1.0), num_experts
+            if rule.size:
+                rule = np.vstack([rule, np.zeros((1, len(slots)), dtype=np.int8)])
+        usable = int((slots > 0).sum())
+        most = max(min(usable, num_slots) if self.distinct else num_slots - num_experts + 1, 1)
+        gpu = np.repeat(np.arange(len(slots)), slots)
+        start = np.concatenate([[0], np.cumsum(slots)])
+        pace = 1.0 / np.array(self.speed)
+        return packing.Layer(loads, self.floor, gpu, start, pace, rule, self.distinct, most, empty)
+
+    def cost(self, held: NDArray[np.int64]) -> float:
+        """Largest cost of a GPU when `held` (S,) sits in the slots."""
+        gpu = np.repeat(np.arange(len(self.slots)), self.slots)
+        filled = held >= 0
+        counts = np.bincount(held[filled], minlength=len(self.loads))
+        pieces = np.maximum(self.loads / np.maximum(counts, 1), self.floor)
+        totals = np.bincount(gpu[filled], weights=pieces[held[filled]], minlength=len(self.slots))
+        return float((totals / np.array(self.speed)).max())
+
+
+@dataclass
+class Found:
+    """What a deep search came to: the experts in slots, their cost, rounds done, and why it ended."""
+
+    held: NDArray[np.int64]
+    cost: float
+    rounds: int
+    out_of_time: bool
+
+
+def deepen(
+    part: Part,
+    start: NDArray[np.int64],
+    goal: float,
+    seed: int,
+    *,
+    rounds: int | None = None,
+    deadline: Deadline,
+    work: float = WORK,
+) -> Found:
+    """Search on from `start` until the cost is at most `goal`, or rounds, work or time are up."""
+    layer = part.layer()
+    base = np.where(start < 0, layer.empty, start).astype(np.int64)
+    best = base.copy()
+    memory = packing.remember(part.cost(start), goal)
+    rng = np.array([1 + (seed * 2654435761 + 12345) % 2147483645], dtype=np.int64)
+    chunk = CHUNK_COMPILED if has_numba() else CHUNK_INTERPRETED
+    rounds = ROUNDS if rounds is None else rounds
+    done = 0
+    out_of_time = False
+    while memory[packing.BEST] > goal and memory[packing.WORK] < work and done < rounds:
+        if deadline.passed():
+            out_of_time = True
+            break
+        todo = min(chunk, rounds - done)
+        done += packing.improve(layer, base, best, goal, min(todo, 4) if deadline.limited else todo, work, memory, rng)
+    held = np.where(best == layer.empty, -1, best) if layer.empty >= 0 else best
+    return Found(held, float(memory[packing.BEST]), done, out_of_time)
+
+
+def ready(deadline: Deadline) -> bool:
+    """Whether the deep search may start: under a time limit it must not begin by compiling for seconds.
+
+    Loading code that an earlier process compiled takes about a second, compiling it about 15.
+    """
+    kernel: Kernel[..., int] = packing.improve
+    if not deadline.limited or not has_numba() or kernel.ready():
+        return True
+    left = deadline.remaining_s()
+    return left > 60.0 or (left > 4.0 and kernel.on_disk())

@@ -1,0 +1,74 @@
+"""Take the second copy of an expert off a GPU, at the least cost to the busiest GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.placement.instance import PlacementInstance
+
+
+def replace_doubles(
+    instance: PlacementInstance, slot_expert: NDArray[np.integer]
+) -> tuple[NDArray[np.int32], list[str]]:
+    """Repair every GPU that holds an expert twice, where the instance asks for distinct replicas.
+
+    A doubled copy is swapped with a replica on another GPU (of the same node where groups are kept), the swap that
+    raises the busiest GPU least; where no swap is legal it gives its slot to the heaviest expert the GPU lacks, which
+    changes the counts.
+
+    Returns
+    -------
+    (ndarray, list)
+        (L, S) the repaired plan, and notes on what was done.
+    """
+    out = np.array(slot_expert, dtype=np.int32)
+    if not instance.distinct:
+        return out, []
+    gpu = instance.gpu_of_slot
+    keys = np.sort(gpu * instance.num_experts + out, axis=1)
+    bad = np.flatnonzero((keys[:, 1:] == keys[:, :-1]).any(axis=1))
+    replaced = 0
+    for row in bad:
+        replaced += _repair(instance, out[row], int(row))
+    if not len(bad):
+        return out, []
+    notes = [f"second copies on a GPU were swapped away in {len(bad)} layers"]
+    if replaced:
+        notes.append(f"{replaced} second copies gave their slot to another expert, as no swap was legal")
+    return out, notes
+
+
+def _repair(instance: PlacementInstance, row: NDArray[np.int32], layer: int) -> int:
+    replaced = 0
+    gpu = instance.gpu_of_slot
+    pace = 1.0 / np.array(instance.speed)
+    node = np.array(instance.node)
+    loads = instance.weights[layer]
+    while True:
+        counts = np.bincount(row, minlength=instance.num_experts)
+        size = loads / np.maximum(counts, 1)
+        held = np.zeros((instance.num_experts, instance.num_gpus), dtype=np.int64)
+        np.add.at(held, (row, gpu), 1)
+        doubled = np.flatnonzero(held[row, gpu] > 1)
+        if not len(doubled):
+            return replaced
+        slot = int(doubled[np.argmax(size[row[doubled]])])
+        expert, home = int(row[slot]), int(gpu[slot])
+        legal = (held[expert][gpu] == 0) & (held[row, home] == 0)
+        if instance.hierarchical:
+            legal &= node[gpu] == node[home]
+        cost = np.bincount(gpu, weights=size[row], minlength=instance.num_gpus)
+        shift = size[expert] - size[row]
+        worst = np.maximum((cost[home] - shift) * pace[home], (cost[gpu] + shift) * pace[gpu])
+        if legal.any():
+            other = int(np.argmin(np.where(legal, worst, np.inf)))
+            row[slot], row[other] = row[other], expert
+            continue
+        lacking = held[:, home] == 0
+        if instance.hierarchical:
+            assert instance.groups is not None
+            groups = np.array(instance.groups)
+            lacking &= np.isin(groups, np.unique(groups[row[node[gpu] == node[home]]]))
+        row[slot] = int(np.argmax(np.where(lacking, size, -1.0)))
+        replaced += 1

@@ -1,0 +1,68 @@
+"""Best shares for a given hosting (free split): one linear programme a layer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.plan import EMPTY, Placement, Share
+
+
+def with_best_shares(instance: PlacementInstance, plan: Placement) -> Placement:
+    """The same slots with the shares that make the busiest GPU cheapest; the referee checks what comes out."""
+    shares = [_layer_shares(instance, row, plan.slot_expert[row].tolist()) for row in range(instance.num_layers)]
+    return Placement.of(plan.slot_expert, shares)
+
+
+def _layer_shares(instance: PlacementInstance, row: int, held: list[int]) -> list[Share]:
+    from scipy import sparse
+    from scipy.optimize import linprog
+
+    pairs = sorted({(e, g) for e, g in zip(held, instance.gpu_of_slot.tolist(), strict=True) if e != EMPTY})
+    copies = np.bincount([expert for expert, _ in pairs], minlength=instance.num_experts)
+    scale = float(instance.ideal[row]) or 1.0
+    per_replica = instance.floor_rule == "per_replica" and instance.floor > 0
+    loads = instance.loads[row].astype(float) if per_replica else instance.weights[row]
+    num_pairs, num_gpus = len(pairs), instance.num_gpus
+    experts = np.array([expert for expert, _ in pairs])
+    gpus = np.array([gpu for _, gpu in pairs])
+    places = np.arange(num_pairs)
+    # columns: share of each pair, its cost when each replica has a floor, and last the busiest GPU's cost
+    width = num_pairs * (2 if per_replica else 1) + 1
+    per_gpu = np.ones(num_pairs) if per_replica else loads[experts] / scale
+    costs = places + num_pairs if per_replica else places
+    gpu_rows = sparse.csr_matrix(
+        (
+            np.concatenate([per_gpu, -np.array(instance.speed)]),
+            (np.concatenate([gpus, np.arange(num_gpus)]), np.concatenate([costs, np.full(num_gpus, width - 1)])),
+        ),
+        shape=(num_gpus, width),
+    )
+    upper = [gpu_rows]
+    if per_replica:
+        data = np.concatenate([loads[experts] / scale, -np.ones(num_pairs)])
+        upper.append(
+            sparse.csr_matrix((data, (np.tile(places, 2), np.concatenate([places, costs]))), shape=(num_pairs, width))
+        )
+    whole = sparse.csr_matrix((np.ones(num_pairs), (experts, places)), shape=(instance.num_experts, width))
+    bounds: list[tuple[float, float | None]] = [(0.0, 1.0)] * num_pairs
+    if per_replica:
+        bounds += [(float(instance.floor) / scale, None)] * num_pairs
+    bounds.append((0.0, None))
+    goal = np.zeros(width)
+    goal[-1] = 1.0
+    stacked = sparse.vstack(upper)
+    answer = linprog(
+        goal,
+        A_ub=stacked,
+        b_ub=np.zeros(stacked.shape[0]),
+        A_eq=whole,
+        b_eq=np.ones(instance.num_experts),
+        bounds=bounds,
+        method="highs",
+    )
+    if answer.status != 0:  # even parts are always there
+        return [(expert, gpu, 1.0 / copies[expert]) for expert, gpu in pairs]
+    values = np.clip(answer.x[:num_pairs], 0.0, None)
+    sums = np.bincount(experts, weights=values, minlength=instance.num_experts)
+    return [(e, g, float(v / sums[e])) for (e, g), v in zip(pairs, values, strict=True)]
