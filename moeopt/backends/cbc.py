@@ -92,7 +92,9 @@ def run(
 ) -> Claim:
     """Solve with CBC; its files lie in a private folder that goes when it is done."""
     extra = _check_options(options)
-    arguments = ["-threads", str(limits.threads), "-timeMode", "elapsed", "-increment", "1e-9"]
+    # 0 is CBC without threads; above 100 its threads take turns in a fixed order
+    threads = 0 if limits.threads == 1 else 100 + limits.threads
+    arguments = ["-threads", str(threads), "-timeMode", "elapsed", "-increment", "1e-9"]
     # 0 would mean the time of day to CBC
     arguments += ["-randomCbcSeed", str(seed + 1), "-ratioGap", repr(float(limits.gap or 0.0)), "-allowableGap", "0"]
     if limits.nodes is not None:

@@ -38,6 +38,8 @@ def to_mps(model: LinearModel) -> str:
     right, ranges = ["RHS"], ["RANGES"]
     for i, (lower, upper) in enumerate(zip(model.row_lower.tolist(), model.row_upper.tolist(), strict=True)):
         kind, side = _sense(lower, upper)
+        if kind == "N":
+            continue  # a row without bounds says nothing
         lines.append(f" {kind} r{i}")
         if side:
             right.append(f" RHS r{i} {side!r}")

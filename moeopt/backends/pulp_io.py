@@ -105,6 +105,9 @@ def _write(problem: Any, writer: str, path: str | Path | None, force: bool) -> s
     with tempfile.TemporaryDirectory(prefix="moeopt-") as folder:
         file = Path(folder) / "problem.txt"
         try:
+            problem.checkDuplicateVars()  # PuLP's writers ask this too, but leave their file open when they refuse
+            if writer == "writeLP":
+                problem.checkLengthVars(100)
             getattr(problem, writer)(str(file))
         except pulp.PulpError as error:
             fix = "Give every variable its own name of at most 100 characters"

@@ -82,7 +82,7 @@ def solve_model(
         feasible, remark = settle(model, first)
         if feasible is None:
             notes = (*notes, f"the given start is not used: {remark}")
-    request = Request(chosen.name, model, limits, seed, feasible, floor, dict(options or {}))
+    request = Request(chosen, model, limits, seed, feasible, floor, dict(options or {}))
     empty = _trivially_infeasible(model)
     if empty is not None:
         claim = Claim(outcome="infeasible", notes=(empty,), nodes=0)

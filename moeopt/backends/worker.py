@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from moeopt.backends.base import Claim, FloatArray, LinearModel
-from moeopt.backends.registry import BACKENDS, OnIncumbent
+from moeopt.backends.registry import Backend, OnIncumbent
 from moeopt.errors import BackendUnavailable, MoeoptError
 from moeopt.limits import Deadline, Limits
 from moeopt.result import Stop
@@ -31,7 +31,7 @@ LATE: tuple[str, Any] = ("late", None)
 class Request:
     """One model to solve, as it crosses to the child."""
 
-    backend: str
+    backend: Backend
     model: LinearModel
     limits: Limits
     seed: int
@@ -41,7 +41,7 @@ class Request:
 
     def run(self, deadline: Deadline, on_incumbent: OnIncumbent | None = None) -> Claim:
         """Solve in this process."""
-        return BACKENDS[self.backend].run()(
+        return self.backend.run()(
             self.model,
             deadline=deadline,
             limits=self.limits,
@@ -122,8 +122,9 @@ class Worker:
         remaining_s = deadline.remaining_s()
         if remaining_s <= 0:
             return _cut_short(best, Stop.TIME, "time was up before the solver had begun")
-        grace_s = max(0.06, 0.06 * remaining_s)
-        if not self._send((request, remaining_s if deadline.limited else None)):
+        spare_s = min(0.05 * remaining_s, 0.1)  # for the way back
+        grace_s = 0.8 * max(0.1, 0.1 * (deadline.elapsed_s() + remaining_s))
+        if not self._send((request, remaining_s - spare_s if deadline.limited else None)):
             return self._died(best)
         while True:
             message = self._receive(deadline.remaining_s() + grace_s)
@@ -142,7 +143,9 @@ class Worker:
                 raise content
             else:
                 self.close()
-                raise MoeoptError(f"back end {request.backend} failed in its process, please report it:\n{content}")
+                raise MoeoptError(
+                    f"back end {request.backend.name} failed in its process, please report it:\n{content}"
+                )
 
     def _start(self) -> None:
         if not sys.executable:
@@ -196,11 +199,11 @@ def _cut_short(best: list[FloatArray], stop: Stop, note: str) -> Claim:
 def _listen(pipe: IO[bytes], messages: queue.SimpleQueue[tuple[str, Any] | None]) -> None:
     """Pass on what the child sends, and ``None`` at the end; knows nothing of the worker, which may be forgotten."""
     try:
-        while (message := read_message(pipe)) is not None:
-            messages.put(message)
-    except (OSError, ValueError, EOFError, pickle.UnpicklingError):
-        pass  # the pipe broke in the middle of a message: the child was killed
-    messages.put(None)
+        with pipe:
+            while (message := read_message(pipe)) is not None:
+                messages.put(message)
+    finally:
+        messages.put(None)
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:
