@@ -136,8 +136,13 @@ def _solve(highspy: Any, solver: Any, model: LinearModel, deadline: Deadline, li
     says = highspy.HighsModelStatus
     if deadline.passed():
         return Claim(outcome="stopped", stop=Stop.TIME, notes=("time was up before HiGHS had begun",))
-    solver.setOptionValue("time_limit", deadline.remaining_s())
-    failed = solver.run() == highspy.HighsStatus.kError
+    notes: tuple[str, ...] = ()
+    failed = _run(highspy, solver, deadline)
+    if failed and solver.getOptionValue("presolve")[1] != "off":
+        notes = ("HiGHS failed, and was run again without presolve",)
+        solver.clearSolver()
+        solver.setOptionValue("presolve", "off")
+        failed = _run(highspy, solver, deadline)
     status, info, solution = solver.getModelStatus(), solver.getInfo(), solver.getSolution()
     nodes = int(info.mip_node_count) if model.has_integers else 0
     feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
@@ -149,24 +154,30 @@ def _solve(highspy: Any, solver: Any, model: LinearModel, deadline: Deadline, li
     if status == says.kUnboundedOrInfeasible:
         return _tell_apart(highspy, solver, model, deadline)
     if status == says.kInfeasible:
-        return Claim(outcome="infeasible", nodes=nodes)
+        return Claim(outcome="infeasible", nodes=nodes, notes=notes)
     if status == says.kUnbounded:
-        return Claim(outcome="unbounded", nodes=nodes)
+        return Claim(outcome="unbounded", nodes=nodes, notes=notes)
     if status in (says.kOptimal, says.kModelEmpty):
         values = np.array(solution.col_value) if values is None and model.num_rows == 0 else values
-        return Claim(outcome="optimal", values=values, bound=bound, nodes=nodes)
+        return Claim(outcome="optimal", values=values, bound=bound, nodes=nodes, notes=notes)
     stops = {says.kTimeLimit: Stop.TIME, says.kIterationLimit: Stop.ITERATIONS, says.kInterrupt: Stop.INTERRUPTED}
     stop = stops.get(status, Stop.FINISHED)
-    notes: tuple[str, ...] = ()
     if status == says.kSolutionLimit and limits.nodes is not None and nodes >= limits.nodes:
         stop = Stop.NODES
     elif status == says.kObjectiveTarget:
-        notes = ("HiGHS stopped at the given lower bound",)
+        notes = (*notes, "HiGHS stopped at the given lower bound")
     elif stop is Stop.FINISHED or failed:
-        notes = (f"HiGHS stopped with: {solver.modelStatusToString(status)}",)
+        notes = (*notes, f"HiGHS stopped with: {solver.modelStatusToString(status)}")
     return Claim(
         outcome="failed" if failed else "stopped", stop=stop, values=values, bound=bound, nodes=nodes, notes=notes
     )
+
+
+def _run(highspy: Any, solver: Any, deadline: Deadline) -> bool:
+    """Run in the time that is left, and say whether that failed."""
+    if deadline.limited:
+        solver.setOptionValue("time_limit", max(0.0, deadline.remaining_s()))
+    return bool(solver.run() == highspy.HighsStatus.kError)
 
 
 def _tell_apart(highspy: Any, solver: Any, model: LinearModel, deadline: Deadline) -> Claim:
@@ -174,9 +185,7 @@ def _tell_apart(highspy: Any, solver: Any, model: LinearModel, deadline: Deadlin
     says = highspy.HighsModelStatus
     solver.changeColsCost(model.num_columns, np.arange(model.num_columns, dtype=np.int32), np.zeros(model.num_columns))
     solver.clearSolver()
-    if deadline.limited:
-        solver.setOptionValue("time_limit", max(0.0, deadline.remaining_s()))
-    solver.run()
+    _run(highspy, solver, deadline)
     status = solver.getModelStatus()
     if status == says.kInfeasible:
         return Claim(outcome="infeasible")

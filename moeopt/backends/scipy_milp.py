@@ -61,15 +61,23 @@ def run(
     rows = [optimize.LinearConstraint(matrix, model.row_lower, model.row_upper)] if model.num_rows else []
     if deadline.passed():
         return Claim(outcome="stopped", stop=Stop.TIME, notes=(*notes, "time was up before scipy had begun"))
-    if deadline.limited:
-        given["time_limit"] = deadline.remaining_s()
-    answer = optimize.milp(
-        model.cost,
-        integrality=model.integral.astype(np.uint8),
-        bounds=optimize.Bounds(model.column_lower, model.column_upper),
-        constraints=rows,
-        options=given,
-    )
+
+    def attempt() -> Any:
+        if deadline.limited:
+            given["time_limit"] = max(0.0, deadline.remaining_s())
+        return optimize.milp(
+            model.cost,
+            integrality=model.integral.astype(np.uint8),
+            bounds=optimize.Bounds(model.column_lower, model.column_upper),
+            constraints=rows,
+            options=given,
+        )
+
+    answer = attempt()
+    if "solve error" in str(answer.message).lower() and given.get("presolve", True):
+        given["presolve"] = False  # HiGHS in scipy 1.17 fails so on small infeasible models that presolve touches
+        notes.append("HiGHS failed in scipy, and was run again without presolve")
+        answer = attempt()
     return _claim(model, limits, answer, notes)
 
 
