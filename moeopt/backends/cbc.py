@@ -69,14 +69,14 @@ def version() -> str:
 @functools.cache
 def option_names() -> tuple[str, ...]:
     """Names of all parameters that the binary lists; CBC itself would accept any beginning of them."""
-    names: list[str] = []
-    listing = _talk("-?").partition("Commands are:")[2]
-    for line in listing.splitlines():
-        if re.match(r"(Actions|Branch and Cut actions)", line):
-            break
-        if not line.endswith(":"):
-            names += [word.replace("(", "").replace(")", "") for word in line.split()]
-    return (*names, "threads")  # CBC leaves it out of its list
+    names = {"threads"}  # CBC 2.10 leaves it out of its list
+    wanted = False
+    for line in _talk("-?").splitlines():
+        if line.rstrip(" *").endswith(":"):
+            wanted = "parameters" in line and "ction" not in line
+        elif wanted:
+            names.update(word.replace("(", "").replace(")", "") for word in line.split())
+    return tuple(sorted(names))
 
 
 def run(
@@ -152,7 +152,7 @@ def _read(model: LinearModel, answer: str, story: str) -> Claim:
     head, _, rest = answer.partition("\n")
     found = re.search(r"^Enumerated nodes:\s*(\d+)", story, re.MULTILINE)
     nodes = int(found.group(1)) if found else None if model.has_integers else 0
-    if head.startswith(("Infeasible", "Integer infeasible")):
+    if head.startswith(("Infeasible", "Integer infeasible")) or "infeasibility proved" in story:
         doubt = "infeasible or unbounded" in story.lower()
         return Claim(outcome="infeasible", nodes=nodes, notes=("infeasible or unbounded",) if doubt else ())
     if head.startswith("Unbounded"):
@@ -201,7 +201,7 @@ def _check_options(options: Mapping[str, Any]) -> list[str]:
             check.found.append(unknown_name("options", "cbc", name, list(names.values())))
         else:
             pair = [f"-{name}", str(value)]
-            said = re.search(r"valid range is.*|is illegal for.*|Possible options for[^;>]*", _talk(*pair, "-quit"))
+            said = re.search(r"valid range is.*|[Ii]llegal (for|parameter|keyword).*|Possible options for[^;>]*", _talk(*pair, "-quit"))
             if said:
                 check.add("options", value, where=name, rule=f"CBC refuses this value: {said.group(0)}")
             arguments += pair
