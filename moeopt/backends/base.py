@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -118,7 +119,7 @@ class LinearModel:
         for kind in ("columns", "rows"):
             names = getattr(self, kind)
             if len(set(names)) != len(names):
-                twice = next(name for k, name in enumerate(names) if name in names[:k])
+                twice = Counter(names).most_common(1)[0][0]
                 check.add(f"model.{kind}", twice, rule="names must be distinct", fix="Rename one of them")
         check.raise_if_any()
         for name in ("cost", "data", "offset"):

@@ -36,8 +36,12 @@ RESERVED = {
     "timemode": "nothing: wall-clock seconds always count",
 }
 """Options, in small letters, that have a name of our own."""
+COMPLAINT = r"valid range is.*|[Ii]llegal (for|parameter|keyword).*|Possible options for[^;>]*"
+"""How versions of CBC say that they do not like a value."""
 BOUND_DIGITS = 1e-7
-"""CBC logs its bound with 8 significant digits; this much of it is given away to stay on the safe side."""
+"""CBC logs its bound with 8 significant digits while it searches; this much of it is given away to be safe."""
+BOUND_STEP = 0.0005
+"""In its last summary it rounds the bound to three decimals."""
 
 
 @functools.cache
@@ -179,15 +183,15 @@ def _values(model: LinearModel, lines: str) -> FloatArray:
 
 
 def _bound(model: LinearModel, story: str) -> float | None:
-    """Smallest of the last bounds that the log gives, each lowered by what its printing may have rounded up."""
+    """Last bound that the log gives, lowered by what its printing may have rounded up; the smallest if two disagree."""
     if not model.has_integers:
         return None
-    claims: list[float] = []
-    for value in re.findall(r"best possible ([-+.\de]+)", story)[-1:]:
-        claims.append(float(value) - BOUND_DIGITS * abs(float(value)))
-    for value in re.findall(r"^Lower bound:\s*([-+.\de]+)", story, re.MULTILINE)[-1:]:
-        claims.append(float(value) - 0.0005 if "." in value else float(value) - 0.5)
-    low = [claim for claim in claims if abs(claim) < 1e30]  # CBC's infinity is 1e50
+    fine = [float(text) for text in re.findall(r"best possible ([-+.\de]+)", story)[-1:]]
+    coarse = [float(text) for text in re.findall(r"^Lower bound:\s*([-+.\de]+)", story, re.MULTILINE)[-1:]]
+    if fine and coarse and abs(fine[0] - coarse[0]) <= BOUND_STEP + BOUND_DIGITS * abs(fine[0]):
+        coarse = []  # the same bound with fewer digits
+    low = [bound - BOUND_DIGITS * abs(bound) for bound in fine] + [bound - BOUND_STEP for bound in coarse]
+    low = [bound for bound in low if abs(bound) < 1e30]  # CBC's infinity is 1e50
     return min(low) + model.offset if low else None
 
 
@@ -201,7 +205,7 @@ def _check_options(options: Mapping[str, Any]) -> list[str]:
             check.found.append(unknown_name("options", "cbc", name, list(names.values())))
         else:
             pair = [f"-{name}", str(value)]
-            said = re.search(r"valid range is.*|[Ii]llegal (for|parameter|keyword).*|Possible options for[^;>]*", _talk(*pair, "-quit"))
+            said = re.search(COMPLAINT, _talk(*pair, "-quit"))
             if said:
                 check.add("options", value, where=name, rule=f"CBC refuses this value: {said.group(0)}")
             arguments += pair

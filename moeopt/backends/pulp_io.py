@@ -119,11 +119,14 @@ def _write(problem: Any, writer: str, path: str | Path | None, force: bool) -> s
 
 
 def _constraints(problem: Any) -> list[tuple[str, Any]]:
-    """Names and rows in the order of creation: a method that lists on PuLP 3.3.1 and later, a dict before."""
-    found = problem.constraints
-    if isinstance(found, Mapping):
-        return [(str(name), row) for name, row in found.items()]
-    return [(str(row.name), row) for row in found()]
+    """Names and rows in the order of creation.
+
+    PuLP 3 keeps a dict, under a name that the releases differ in, and only its keys name the rows that nobody named.
+    """
+    kept = getattr(problem, "_constraints", None) or problem.constraints
+    if isinstance(kept, Mapping):
+        return [(str(name), row) for name, row in kept.items()]
+    return [(str(row.name), row) for row in kept()]
 
 
 def _bounds(values: list[float | None], absent: float) -> FloatArray:

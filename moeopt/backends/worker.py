@@ -188,7 +188,9 @@ class Worker:
         except subprocess.TimeoutExpired:
             code = None
         self.close()
-        name = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+        name = f"exit code {code}"
+        if code is not None and code < 0:
+            name = f"signal {-code} ({signal.strsignal(-code)})"
         return _cut_short(best, Stop.FINISHED, f"the solver's process died ({name})")
 
 

@@ -39,6 +39,8 @@ def run(model, *, options, on_incumbent=None, **_):
         raise KeyError("a slip")
     elif how == "zeros":  # no incumbent, and zeros that look like one
         return Claim(outcome="optimal", values=np.zeros(model.num_columns), bound=0.0)
+    elif how == "infeasible":
+        return Claim(outcome="infeasible")
     elif how == "liar":
         return Claim(outcome="optimal", values=np.ones(model.num_columns), bound=float(options["bound"]))
     return Claim(outcome="stopped", values=np.zeros(model.num_columns), bound=0.0)

@@ -93,7 +93,9 @@ def test_relaxation_never_exceeds_the_integer_optimum(worker, model, data):
     name = data.draw(st.sampled_from(NAMES))
     relaxed = solve_model(replace(model, integral=np.zeros(model.num_columns)), backend=name, worker=worker)
     expected = brute_force(model)
-    if relaxed.status is Status.INFEASIBLE:
+    if any("CBC ended with exit code" in note for note in relaxed.notes):
+        assert relaxed.status is Status.UNKNOWN  # some builds of CBC crash on linear programs that are all fixed
+    elif relaxed.status is Status.INFEASIBLE:
         assert expected is None
     else:
         assert relaxed.status is Status.OPTIMAL

@@ -20,19 +20,25 @@ def small(sense: int = pulp.LpMinimize) -> pulp.LpProblem:
     c = problem.add_variable("c", None, 8)
     problem += 2 * a - 3 * b + c + 7
     problem += a + b + c >= 2.5, "floor"
-    problem += a - c <= 4, "lid"
+    problem += a - c <= 4
+    problem += a - c >= -40
     problem += a + 2 * b == 3, "tie"
     return problem
 
 
 def test_from_pulp_reads_every_part_of_the_problem():
     model = LinearModel.from_pulp(small())
-    assert model.columns == ("a", "b", "c") and model.rows == ("floor", "lid", "tie")
+    assert model.columns == ("a", "b", "c") and model.rows == ("floor", "_C1", "_C2", "tie")
     assert model.cost.tolist() == [2, -3, 1] and model.offset == 7
-    assert model.row_lower.tolist() == [2.5, -math.inf, 3] and model.row_upper.tolist() == [math.inf, 4, 3]
+    assert model.row_lower.tolist() == [2.5, -math.inf, -40, 3] and model.row_upper.tolist() == [
+        math.inf,
+        4,
+        math.inf,
+        3,
+    ]
     assert model.column_lower.tolist() == [0, 0, -math.inf] and model.column_upper.tolist() == [5, 1, 8]
     assert model.integral.tolist() == [True, True, False]
-    assert model.activity_of(np.array([1.0, 10.0, 100.0])).tolist() == [111, -99, 21]
+    assert model.activity_of(np.array([1.0, 10.0, 100.0])).tolist() == [111, -99, -99, 21]
 
 
 @pytest.mark.parametrize("name", available_backends())
@@ -82,8 +88,8 @@ def test_model_is_checked_at_birth_and_cannot_be_written_to():
         ({"cost": [1.0, math.nan, 0.0]}, "model.cost = nan or inf"),
         ({"cost": [1.0]}, "must have shape"),
         ({"columns": ("a", "a", "c")}, "names must be distinct"),
-        ({"row_lower": [0.0, math.inf, 0.0]}, r"model.row_lower\[1\] = inf"),
-        ({"indptr": [0, 3, 2, 7]}, "must rise"),
+        ({"row_lower": [0.0, math.inf, 0.0, 0.0]}, r"model.row_lower\[1\] = inf"),
+        ({"indptr": [0, 3, 2, 7, 9]}, "must rise"),
         ({"indices": model.indices + 1}, r"must lie in 0..2"),
     ]:
         with pytest.raises(InstanceError, match=text):

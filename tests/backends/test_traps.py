@@ -134,6 +134,12 @@ def test_child_writes_nothing_to_our_output():
     assert done.stderr == ""
 
 
+def test_import_brings_in_no_solver():
+    script = "import sys, moeopt.backends; print({'pulp', 'highspy', 'scipy.optimize'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
 INFEASIBLE = {
     "bounds of the row": dense([1, 1], [[1, 1]], 12, 12, 5.0),
     "no whole number fits": dense([1, 1], [[2, 2]], 3, 3, 5.0),

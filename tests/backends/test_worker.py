@@ -82,7 +82,7 @@ def test_worker_survives_many_models_and_is_gone_afterwards():
     assert [answer.objective for answer in answers] == oracle
 
 
-@pytest.mark.parametrize(("how", "text"), [("exit", "exit code 3"), ("crash", "SIGSEGV")])
+@pytest.mark.parametrize(("how", "text"), [("exit", "exit code 3"), ("crash", "signal 11")])
 def test_death_of_the_child_is_reported_and_the_next_model_is_solved(how, text):
     with Worker() as worker:
         answer = solve_model(EASY, backend="rude", options={"how": how}, worker=worker)
@@ -110,6 +110,13 @@ def test_claim_of_optimality_needs_a_bound_that_meets_the_objective():
     assert answer.status is Status.FEASIBLE and answer.bound is None
     answer = solve_model(EASY, backend="rude", options={"how": "liar", "bound": 4.0000001})
     assert (answer.status, answer.objective, answer.bound) == (Status.OPTIMAL, 4.0, 4.0)
+
+
+def test_wrong_claim_of_infeasibility_yields_to_a_feasible_start():
+    answer = solve_model(EASY, backend="rude", options={"how": "infeasible"}, start=[1, 1])
+    assert (answer.status, answer.objective) == (Status.FEASIBLE, 4.0)
+    assert any("says infeasible, yet the given start is feasible" in note for note in answer.notes)
+    assert solve_model(EASY, backend="rude", options={"how": "infeasible"}).status is Status.INFEASIBLE
 
 
 def test_forgotten_worker_ends_its_child():
