@@ -1,11 +1,13 @@
-"""The other end of `Worker`: ``python -m moeopt.backends.child`` solves what comes down its standard input."""
+"""The other end of `Worker`: ``python -m moeopt.backends.child FOLDER`` solves what comes down its standard input."""
 
 from __future__ import annotations
 
 import os
 import queue
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from typing import IO, Any
@@ -21,8 +23,9 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
+    tempfile.tempdir = folder = sys.argv[1]
     requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, requests, folder), daemon=True).start()
     write_message(out, ("ready", None))
     while True:
         request, time_s = requests.get()
@@ -41,10 +44,11 @@ def _answer(request: Request, deadline: Deadline, out: IO[bytes]) -> tuple[str, 
         return "bug", traceback.format_exc()
 
 
-def _listen(pipe: IO[bytes], requests: queue.SimpleQueue[Any]) -> None:
-    """Take requests, and end this process and all it started once the parent is gone, even in the middle of a solve."""
+def _listen(pipe: IO[bytes], requests: queue.SimpleQueue[Any], folder: str) -> None:
+    """Take requests; once the parent is gone, even in the middle of a solve, end this process and all it started."""
     while (message := read_message(pipe)) is not None:
         requests.put(message)
+    shutil.rmtree(folder, ignore_errors=True)
     if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(0)

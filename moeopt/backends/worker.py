@@ -6,11 +6,14 @@ import contextlib
 import os
 import pickle
 import queue
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,15 +154,20 @@ class Worker:
         if not sys.executable:
             raise BackendUnavailable("no Python executable to start a child process with; use in_process=True")
         path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "moeopt.backends.child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"},
-            start_new_session=True,
-        )
-        self._finalizer = weakref.finalize(self, _end, process, os.getpid())
+        folder = tempfile.mkdtemp(prefix="moeopt-")  # ours to remove, for a killed child cannot tidy up
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "moeopt.backends.child", folder],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"},
+                start_new_session=True,
+            )
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._finalizer = weakref.finalize(self, _end, process, folder, os.getpid())
         self._process, self._ready, self._messages = process, False, queue.SimpleQueue()
         threading.Thread(target=_listen, args=(process.stdout, self._messages), daemon=True).start()
 
@@ -208,8 +216,8 @@ def _listen(pipe: IO[bytes], messages: queue.SimpleQueue[tuple[str, Any] | None]
         messages.put(None)
 
 
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    """Kill the child and everything it started; a forked copy of us leaves it alone."""
+def _end(process: subprocess.Popen[bytes], folder: str, owner: int) -> None:
+    """Kill the child and everything it started, and remove its files; a forked copy of us leaves it alone."""
     if os.getpid() != owner:
         return
     if hasattr(os, "killpg"):
@@ -223,6 +231,11 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
     if process.stdin is not None:
         with contextlib.suppress(OSError):  # what is still buffered has nowhere to go
             process.stdin.close()
+    for _ in range(100):  # a solver that is still dying may write once more
+        shutil.rmtree(folder, ignore_errors=True)
+        if not Path(folder).exists():
+            break
+        time.sleep(0.01)
 
 
 def write_message(pipe: IO[bytes], message: Any) -> None:

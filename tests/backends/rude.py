@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def run(model, *, options, on_incumbent=None, **_):
     if how == "hang":
         on_incumbent(np.ones(model.num_columns))
         on_incumbent(np.zeros(model.num_columns))
+        tempfile.mkdtemp()
         child = subprocess.Popen(["sleep", "60"])
         Path(options["pids"]).write_text(f"{os.getpid()} {child.pid}")
         time.sleep(60)

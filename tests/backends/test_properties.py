@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from moeopt.backends import Worker, available_backends, solve_model
 from moeopt.backends.judge import fault
 from moeopt.result import Status, Stop
-from tests.backends.conftest import dense
+
+from .conftest import dense
 
 NAMES = available_backends()
 WHOLE = st.integers(-6, 6)

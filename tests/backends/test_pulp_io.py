@@ -98,7 +98,8 @@ def test_model_is_checked_at_birth_and_cannot_be_written_to():
 
 def test_values_that_rounding_would_break_are_left_and_noted():
     from moeopt.backends.judge import settle
-    from tests.backends.conftest import dense
+
+    from .conftest import dense
 
     model = dense([1, 1], [[1e6, -1]], 0, 0, 1e6, integral=[True, False])
     values, remark = settle(model, np.array([1 + 5e-7, 1e6 + 0.5]))

@@ -15,7 +15,8 @@ from moeopt.backends.judge import fault
 from moeopt.errors import BackendUnavailable, InstanceError
 from moeopt.limits import Limits
 from moeopt.result import Status, Stop
-from tests.backends.conftest import dense, knapsack, partition
+
+from .conftest import dense, knapsack, partition
 
 NAMES = available_backends()
 MISSPELT = {"highs": "mip_feasiblity_tolerance", "cbc": "presolv", "scipy": "presolv"}

@@ -18,7 +18,8 @@ from moeopt.backends import BACKENDS, Backend, Worker, available_backends, solve
 from moeopt.errors import MoeoptError
 from moeopt.limits import Limits
 from moeopt.result import Status, Stop
-from tests.backends.conftest import dense, knapsack
+
+from .conftest import dense, knapsack
 
 ROOT = Path(__file__).parents[2]
 NAMES = available_backends()
@@ -56,8 +57,10 @@ def test_deadline_holds_start_of_the_child_included(name, hard):
     assert answer.stop is Stop.TIME and answer.status is not Status.OPTIMAL
 
 
-def test_child_that_hangs_is_killed_with_its_children_and_its_best_is_kept(tmp_path):
-    pids = tmp_path / "pids"
+def test_child_that_hangs_is_killed_with_its_children_and_its_best_is_kept(tmp_path, monkeypatch):
+    pids, scratch = tmp_path / "pids", tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
     with Worker() as worker:
         solve_model(EASY, backend="rude", options={"how": "fine"}, worker=worker)
         begin = time.perf_counter()
@@ -68,6 +71,7 @@ def test_child_that_hangs_is_killed_with_its_children_and_its_best_is_kept(tmp_p
     assert (answer.status, answer.stop) == (Status.FEASIBLE, Stop.TIME)
     assert answer.values.tolist() == [0.0, 0.0] and answer.objective == 2.0
     assert any("ended by force" in note for note in answer.notes)
+    assert list(scratch.iterdir()) == []
     assert all(gone(int(pid)) for pid in pids.read_text().split())
 
 
@@ -134,11 +138,14 @@ def test_child_ends_when_the_parent_is_killed(tmp_path):
         "BACKENDS['rude'] = Backend('rude', 'tests.backends.rude', '', '')\n"
         f"solve_model(EASY, backend='rude', options={{'how': 'hang', 'pids': {str(tmp_path / 'pids')!r}}})\n"
     )
-    parent = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    parent = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "TMPDIR": str(scratch)})
     _wait_for(tmp_path / "pids")
     parent.kill()
     parent.wait()
     assert all(gone(int(pid)) for pid in (tmp_path / "pids").read_text().split())
+    assert list(scratch.iterdir()) == []
 
 
 def test_interrupt_brings_back_the_best_so_far(tmp_path):
