@@ -34,7 +34,7 @@ def main() -> None:
 
 def _answer(request: Request, deadline: Deadline, out: IO[bytes]) -> tuple[str, Any]:
     try:
-        claim = request.run(deadline, lambda values: write_message(out, ("incumbent", values)))
+        claim = request.run(deadline, lambda values, bound: write_message(out, ("incumbent", (values, bound))))
         return "claim", claim
     except MoeoptError as error:
         return "refusal", error

@@ -126,7 +126,8 @@ def _pass_model(highspy: Any, solver: Any, model: LinearModel) -> None:
 
 def _stream(highspy: Any, solver: Any, on_incumbent: OnIncumbent) -> None:
     def improved(kind: Any, message: str, out: Any, back: Any, data: Any) -> None:
-        on_incumbent(np.array(out.mip_solution, dtype=np.float64))
+        bound = float(out.mip_dual_bound)
+        on_incumbent(np.array(out.mip_solution, dtype=np.float64), bound if math.isfinite(bound) else None)
 
     solver.setCallback(improved, None)
     solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution)

@@ -12,7 +12,8 @@ from moeopt.backends.base import Claim, FloatArray, LinearModel
 from moeopt.errors import BackendUnavailable, Violation, Violations
 from moeopt.limits import Deadline, Limits
 
-OnIncumbent = Callable[[FloatArray], None]
+OnIncumbent = Callable[[FloatArray, float | None], None]
+"""Told each better solution and the bound of that moment."""
 
 
 class Run(Protocol):

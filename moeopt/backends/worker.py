@@ -100,7 +100,7 @@ class Worker:
         An interrupt (``KeyboardInterrupt``) ends the search and is reported as stop INTERRUPTED.
         """
         with self._lock:
-            best: list[FloatArray] = []
+            best: list[tuple[FloatArray, float | None]] = []
             try:
                 return self._run(request, deadline, best)
             except KeyboardInterrupt:
@@ -112,7 +112,7 @@ class Worker:
                 self.close()
                 raise
 
-    def _run(self, request: Request, deadline: Deadline, best: list[FloatArray]) -> Claim:
+    def _run(self, request: Request, deadline: Deadline, best: list[tuple[FloatArray, float | None]]) -> Claim:
         if self._process is None:
             self._start()
         if not self._ready:
@@ -188,7 +188,7 @@ class Worker:
         except queue.Empty:
             return LATE
 
-    def _died(self, best: list[FloatArray]) -> Claim:
+    def _died(self, best: list[tuple[FloatArray, float | None]]) -> Claim:
         assert self._process is not None
         process = self._process
         try:
@@ -202,8 +202,9 @@ class Worker:
         return _cut_short(best, Stop.FINISHED, f"the solver's process died ({name})")
 
 
-def _cut_short(best: list[FloatArray], stop: Stop, note: str) -> Claim:
-    return Claim(outcome="stopped", stop=stop, values=best[-1] if best else None, notes=(note,))
+def _cut_short(best: list[tuple[FloatArray, float | None]], stop: Stop, note: str) -> Claim:
+    values, bound = best[-1] if best else (None, None)
+    return Claim(outcome="stopped", stop=stop, values=values, bound=bound, notes=(note,))
 
 
 def _listen(pipe: IO[bytes], messages: queue.SimpleQueue[tuple[str, Any] | None]) -> None:

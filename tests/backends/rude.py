@@ -26,8 +26,8 @@ def run(model, *, options, on_incumbent=None, **_):
     how = options["how"]
     os.write(1, b"a banner\n")
     if how == "hang":
-        on_incumbent(np.ones(model.num_columns))
-        on_incumbent(np.zeros(model.num_columns))
+        on_incumbent(np.ones(model.num_columns), None)
+        on_incumbent(np.zeros(model.num_columns), 0.5)
         tempfile.mkdtemp()
         child = subprocess.Popen(["sleep", "60"])
         Path(options["pids"]).write_text(f"{os.getpid()} {child.pid}")
@@ -35,7 +35,7 @@ def run(model, *, options, on_incumbent=None, **_):
     elif how == "exit":
         os._exit(3)
     elif how == "crash":
-        on_incumbent(np.zeros(model.num_columns))
+        on_incumbent(np.zeros(model.num_columns), 0.5)
         os.kill(os.getpid(), signal.SIGSEGV)
     elif how == "bug":
         raise KeyError("a slip")

@@ -69,7 +69,7 @@ def test_child_that_hangs_is_killed_with_its_children_and_its_best_is_kept(tmp_p
         assert 0.45 < time.perf_counter() - begin < 2.0
         assert worker.pid is None
     assert (answer.status, answer.stop) == (Status.FEASIBLE, Stop.TIME)
-    assert answer.values.tolist() == [0.0, 0.0] and answer.objective == 2.0
+    assert answer.values.tolist() == [0.0, 0.0] and (answer.objective, answer.bound) == (2.0, 0.5)
     assert any("ended by force" in note for note in answer.notes)
     assert list(scratch.iterdir()) == []
     assert all(gone(int(pid)) for pid in pids.read_text().split())
@@ -170,7 +170,7 @@ def test_highs_streams_its_incumbents(hard, monkeypatch):
     from moeopt.backends.highs import run
     from moeopt.limits import Deadline
 
-    seen: list[np.ndarray] = []
+    seen: list[tuple[np.ndarray, float | None]] = []
     run(
         hard,
         deadline=Deadline(None),
@@ -179,10 +179,11 @@ def test_highs_streams_its_incumbents(hard, monkeypatch):
         start=None,
         floor=None,
         options={},
-        on_incumbent=seen.append,
+        on_incumbent=lambda *pair: seen.append(pair),
     )
-    values = [hard.objective_of(values) for values in seen]
+    values = [hard.objective_of(values) for values, _ in seen]
     assert len(values) >= 2 and values == sorted(values, reverse=True)
+    assert all(bound is None or bound <= values[-1] + 1e-6 for _, bound in seen)
 
 
 def test_threads_with_a_worker_each_solve_side_by_side():
