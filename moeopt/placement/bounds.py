@@ -50,7 +50,7 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
     means = np.array([float(value) for value in _means(instance)])
     fastest = max(instance.speed)
     if instance.split == "even":
-        counts = greedy_counts(weights, instance.num_slots, _most(instance))
+        counts = greedy_counts(weights, instance.num_slots, most_replicas(instance))
         single = pieces(instance, counts).max(axis=1) / fastest
     else:
         heaviest = weights.argmax(axis=1)
@@ -148,7 +148,7 @@ def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any
     return None
 
 
-def _most(instance: PlacementInstance) -> int:
+def most_replicas(instance: PlacementInstance) -> int:
     """Largest number of GPUs that can share one expert: every other expert needs a slot."""
     spare = instance.num_slots - instance.num_experts + 1
     usable = sum(count > 0 for count in instance.slots)
@@ -189,13 +189,13 @@ def _alone(instance: PlacementInstance, row: int, expert: int) -> Fraction:
     speeds = sorted(
         (Fraction(s) for s, count in zip(instance.speed, instance.slots, strict=True) if count), reverse=True
     )
-    speeds = speeds[: _most(instance)]
+    speeds = speeds[: most_replicas(instance)]
     floor_cost = Fraction(floor, denominator) / speeds[0]
     weight = Fraction(load if instance.floor_rule == "per_replica" else max(load, floor), denominator)
     if instance.split == "free":
         return max(weight / sum(speeds), floor_cost)
     if not instance.distinct:  # several replicas on the fastest GPU: only the share of one piece is sure
-        return max(weight / _most(instance) / speeds[0], floor_cost)
+        return max(weight / most_replicas(instance) / speeds[0], floor_cost)
     # r equal pieces on r different GPUs: the slowest of them decides, at best the r-th fastest
     return max(min(weight / (r * speed) for r, speed in enumerate(speeds, start=1)), floor_cost)
 
@@ -205,7 +205,7 @@ def _largest(instance: PlacementInstance, row: int) -> Fraction | None:
     whole, floor, denominator = instance.exact_loads
     per_replica = instance.floor_rule == "per_replica"
     loads = np.array([[int(a) if per_replica else max(int(a), floor) for a in whole[row].tolist()]], dtype=object)
-    most = _most(instance)
+    most = most_replicas(instance)
     counts = greedy_counts(loads.astype(np.float64), instance.num_slots, most)[0].tolist()
     top = max(Fraction(load, count) for load, count in zip(loads[0].tolist(), counts, strict=True))
     fastest = Fraction(max(instance.speed))

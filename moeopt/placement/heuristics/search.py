@@ -37,6 +37,13 @@ def applies(instance: PlacementInstance) -> str | None:
     return None
 
 
+def search_any(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
+    """`search` where it applies; elsewhere any plan that keeps the rules, which `exact` goes on from."""
+    if applies(instance) is None:
+        return search(instance, context)
+    raise NotApplicable("groups and pins together have no method yet that finds a first plan")
+
+
 def search(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
     """Search every layer down to the gap limit (0.1 % by default) or to the iteration limit."""
     run = _Run(instance, context)
@@ -65,6 +72,7 @@ class _Run:
     def __post_init__(self) -> None:
         gap = self.context.limits.gap
         self.gap = DEFAULT_GAP if gap is None else gap
+        self.slack = max(self.gap * (1 - 1e-6), 5e-10)
         self.scale = np.array([float(value) for value in self.instance.ideal])
         self.scale[self.scale == 0] = 1.0
         self.rule = _rules(self.instance)
@@ -185,7 +193,7 @@ class _Run:
         )
         held = replace_doubles(alone, start)[0][0].astype(np.int64)
         own = float(lower.cheap(alone)[0].value)
-        goal = max(own, floor / self.scale[row]) / (1 - self.gap) * (1 - 1e-9)
+        goal = max(own, floor / self.scale[row]) / (1 - self.slack)
         return self._deepen(part, held, goal, row)
 
     def _deepen(self, part: Part, start: NDArray[np.int64], goal: float, row: int) -> Found:
@@ -235,7 +243,7 @@ class _Run:
 
     def _goal(self, row: int) -> float:
         """Cost, scaled, at which the gap is certified; a hair less, as the referee computes exactly."""
-        return float(self.bounds[row].value) / float(self.scale[row]) / (1 - self.gap) * (1 - 1e-9)
+        return float(self.bounds[row].value) / float(self.scale[row]) / (1 - self.slack)
 
     def _certified(self, row: int) -> bool:
         return bool(self.cost[row] / self.scale[row] <= self._goal(row)) or self.cost[row] == 0
