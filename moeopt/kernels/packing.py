@@ -68,6 +68,9 @@ class State(NamedTuple):
     rank: Ints
     total: Floats
     shift: Floats
+    height: Floats
+    grown: Floats
+    shrunk: Floats
     relief: Floats
     strain: Floats
     tried: NDArray[np.bool_]
@@ -283,20 +286,24 @@ def transfer_gain(layer: Layer, state: State, slot: int, to: int, threshold: flo
 @jit
 def weigh_counts(layer: Layer, state: State, threshold: float) -> None:
     """What one copy more of an expert would take off the cost of its GPUs (`relief`), and one less add (`strain`)."""
-    state.relief[:] = 0.0
-    state.strain[:] = 0.0
+    for g in range(layer.pace.shape[0]):
+        state.height[g] = over(state.total[g], layer.pace[g], threshold)
+    for expert in range(state.counts.shape[0]):
+        state.relief[expert] = 0.0
+        state.strain[expert] = 0.0
+        state.grown[expert] = piece(layer.loads[expert], state.counts[expert] + 1, layer.floor)
+        state.shrunk[expert] = piece(layer.loads[expert], state.counts[expert] - 1, layer.floor)
     for slot in range(state.held.shape[0]):
         expert = state.held[slot]
         if expert == layer.empty:
             continue
         at = layer.gpu[slot]
-        height = over(state.total[at], layer.pace[at], threshold)
-        if height > 0.0:
-            less = piece(layer.loads[expert], state.counts[expert] + 1, layer.floor) - state.unit[expert]
-            state.relief[expert] += height - over(state.total[at] + less, layer.pace[at], threshold)
+        if state.height[at] > 0.0:
+            less = state.total[at] + state.grown[expert] - state.unit[expert]
+            state.relief[expert] += state.height[at] - over(less, layer.pace[at], threshold)
         if state.counts[expert] > 1:
-            more = piece(layer.loads[expert], state.counts[expert] - 1, layer.floor) - state.unit[expert]
-            state.strain[expert] += over(state.total[at] + more, layer.pace[at], threshold) - height
+            more = state.total[at] + state.shrunk[expert] - state.unit[expert]
+            state.strain[expert] += over(more, layer.pace[at], threshold) - state.height[at]
 
 
 @jit
@@ -324,12 +331,13 @@ def best_transfer(layer: Layer, state: State, hot: int, threshold: float) -> flo
                 if (turn == 0 and home == hot) or (out != layer.empty and state.counts[out] < 2):
                     continue
                 now = state.total[home]
-                height = over(now, layer.pace[home], threshold)
-                after = now - state.unit[out] + piece(layer.loads[to], state.counts[to] + 1, layer.floor)
-                guess = height - over(after, layer.pace[home], threshold) + state.relief[to] - state.strain[out]
+                guess = state.height[home] + state.relief[to] - state.strain[out]
                 if state.strain[out] > 0.0:  # the strain counts this slot's own GPU, where nothing is left to strain
-                    more = piece(layer.loads[out], state.counts[out] - 1, layer.floor) - state.unit[out]
-                    guess += over(now + more, layer.pace[home], threshold) - height
+                    more = now + state.shrunk[out] - state.unit[out]
+                    guess += over(more, layer.pace[home], threshold) - state.height[home]
+                if guess <= best:
+                    continue
+                guess -= over(now - state.unit[out] + state.grown[to], layer.pace[home], threshold)
                 if guess <= best or not may_change(layer, state, slot, to):
                     continue
                 gain = transfer_gain(layer, state, slot, to, threshold)
@@ -437,6 +445,9 @@ def improve(
         np.zeros(num_slots, np.int64),
         np.zeros(num_gpus, np.float64),
         np.zeros(num_gpus, np.float64),
+        np.zeros(num_gpus, np.float64),
+        np.zeros(num_experts, np.float64),
+        np.zeros(num_experts, np.float64),
         np.zeros(num_experts, np.float64),
         np.zeros(num_experts, np.float64),
         np.zeros(num_gpus, np.bool_),

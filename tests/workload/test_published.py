@@ -12,12 +12,13 @@ import pytest
 from moeopt.workload import SHAPES, generate, loads_digest, read_loads
 
 FOLDER = Path(__file__).parents[2] / "instances" / "published"
-ROWS = json.loads((FOLDER / "shapes.json").read_text())["instances"]
+SHAPES_FILE = json.loads((FOLDER / "shapes.json").read_text())
+ROWS, RECORDED = SHAPES_FILE["instances"], SHAPES_FILE["recorded"]
 TOP_K = {"deepseek_v2_lite": 6, "olmoe": 8, "mixtral_8x7b": 2}
 
 
 def tables() -> list[str]:
-    arrays = [f"{path.name}:{key}" for path in sorted(FOLDER.glob("*.npz")) for key in np.load(path)]
+    arrays = [f"{path.name}:{key}" for path in sorted(FOLDER.glob("*.npz")) for key in np.load(path) if key != "layers"]
     return [path.name for path in sorted(FOLDER.glob("*.csv"))] + arrays
 
 
@@ -51,3 +52,16 @@ def test_shapes_file_has_the_digests_of_the_loads_it_names(row: dict[str, object
     sizes = {field: row[field] for field in ("layers", "experts", "top_k", "tokens", "seed")}
     table = generate(row["generator"], **sizes, **row["parameters"])  # type: ignore[arg-type, dict-item]
     assert loads_digest(table.loads) == row["loads_digest"]
+
+
+def test_shapes_file_has_the_digests_of_the_recorded_loads_it_names() -> None:
+    assert len(RECORDED) == len({row["name"] for row in RECORDED}) == 29
+    for row in RECORDED:
+        table = read_loads(FOLDER / row["file"])
+        assert loads_digest(table.loads) == row["loads_digest"]
+        assert table.loads.shape == (row["layers"], row["experts"])
+
+
+def test_recorded_tables_carry_the_layer_ids_of_the_llm() -> None:
+    assert read_loads(FOLDER / "olmoe_counts.npz:github").layers == (0, 7, 15)
+    assert read_loads(FOLDER / "mixtral_8x7b_counts.npz:github").layers == (0, 7, 15)
