@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
+_PHASES = [Phase.explicit, Phase.generate, Phase.shrink]
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("suite", deadline=None, derandomize=True, database=None, suppress_health_check=_QUIET)
-settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True, suppress_health_check=_QUIET)
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=_PHASES,
+    report_multiple_bugs=False,
+    suppress_health_check=_QUIET,
+)
+settings.register_profile("explore", settings.get_profile("suite"), derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
