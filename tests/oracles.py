@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import chain, combinations, combinations_with_replacement, permutations
+from itertools import chain, combinations, combinations_with_replacement, pairwise, permutations
+from math import lcm
 
 from moeopt.placement import PlacementInstance
 
@@ -89,25 +90,118 @@ def optimum(instance: PlacementInstance, layer: int = 0) -> Fraction | None:
     """Least ``max_g C_g`` of a tiny layer under every rule of the instance, ``None`` when no plan exists."""
     loads = [Fraction(value) for value in instance.loads[layer].tolist()]
     floor = Fraction(instance.floor_tokens) * instance.steps
+    if instance.split == "even":
+        return _even_optimum(instance, loads, floor)
+    return _free_optimum(instance, loads, floor)
+
+
+def plain_optimum(instance: PlacementInstance, layer: int = 0) -> Fraction | None:
+    """The same without any shortcut, slower."""
+    loads = [Fraction(value) for value in instance.loads[layer].tolist()]
+    floor = Fraction(instance.floor_tokens) * instance.steps
     judge = free_cost if instance.split == "free" else even_cost
-    best = None
+    return min((judge(instance, loads, floor, on) for on in hostings(instance)), default=None)
+
+
+def _even_optimum(instance: PlacementInstance, loads: list[Fraction], floor: Fraction) -> Fraction | None:
+    """Replica counts first, which fix the size of every piece; then GPU after GPU, cut off at the best so far.
+
+    All in whole numbers: loads and floor over one denominator that every count divides, speeds turned upside down.
+    """
+    if instance.floor_rule == "per_expert":
+        loads, floor = [max(load, floor) for load in loads], Fraction(0)
+    counts_lcm = lcm(*range(1, instance.num_slots + 1))
+    unit = lcm(floor.denominator, *(load.denominator for load in loads)) * counts_lcm
+    whole = [int(load * unit) for load in loads]
+    least = int(floor * unit)
+    pace = [1 / Fraction(speed) for speed in instance.speed]
+    pace_unit = lcm(*(value.denominator for value in pace))
+    slow = [int(value * pace_unit) for value in pace]
+    best: int | None = None
+
+    options: list[list[tuple[int, ...]]] = []
+
+    def fill(gpu: int, left: list[int], piece: list[int], top: int) -> None:
+        nonlocal best
+        if gpu == len(options):
+            if not any(left):
+                best = top
+            return
+        for held in options[gpu]:
+            busy = max(top, sum(piece[expert] for expert in held) * slow[gpu])
+            if best is not None and busy >= best:
+                continue
+            after = left.copy()
+            for expert in held:
+                after[expert] -= 1
+            if min(after) >= 0 and sum(after) <= room[gpu + 1]:
+                fill(gpu + 1, after, piece, busy)
+
+    for dealt in _options(instance):
+        options[:] = dealt
+        room = [sum(instance.slots[gpu:]) for gpu in range(instance.num_gpus + 1)]
+        sums = range(instance.num_experts, instance.num_slots + 1)
+        for total in sums if instance.fill == "at_most" else [instance.num_slots]:
+            for cuts in combinations(range(1, total), instance.num_experts - 1):
+                counts = [b - a for a, b in pairwise((0, *cuts, total))]
+                piece = [max(load // count, least) for load, count in zip(whole, counts, strict=True)]
+                if best is None or max(piece) * min(slow) < best:
+                    fill(0, counts, piece, 0)
+    return None if best is None else Fraction(best, unit * pace_unit)
+
+
+def _free_optimum(instance: PlacementInstance, loads: list[Fraction], floor: Fraction) -> Fraction | None:
+    """`free_cost` of every placement in whole numbers, sets of GPUs as bits."""
+    if instance.floor_rule == "per_expert":
+        loads, floor = [max(load, floor) for load in loads], Fraction(0)
+    unit = lcm(floor.denominator, *(load.denominator for load in loads))
+    whole, least = [int(load * unit) for load in loads], int(floor * unit)
+    sets = range(1, 1 << instance.num_gpus)
+    pace = [1 / sum(Fraction(speed) for gpu, speed in enumerate(instance.speed) if some >> gpu & 1) for some in sets]
+    pace_unit = lcm(*(value.denominator for value in pace))
+    slow = [int(value * pace_unit) for value in pace]
+    best: int | None = None
     for on in hostings(instance):
-        value = judge(instance, loads, floor, on)
-        if best is None or value < best:
-            best = value
-    return best
+        home, count = [0] * len(loads), [0] * len(loads)
+        for gpu, held in enumerate(on):
+            for expert in held:
+                home[expert] |= 1 << gpu
+                count[expert] += 1
+        rest = [(at, load - least * copies) for at, load, copies in zip(home, whole, count, strict=True)]
+        top = 0
+        for some, slowness in zip(sets, slow, strict=True):
+            inside = sum(load for at, load in rest if load > 0 and at | some == some)
+            base = least and least * sum(len(held) for gpu, held in enumerate(on) if some >> gpu & 1)
+            top = max(top, (inside + base) * slowness)
+            if best is not None and top >= best:
+                break
+        else:
+            best = top
+    return None if best is None else Fraction(best, unit * pace_unit)
 
 
 def hostings(instance: PlacementInstance) -> Iterator[Hosting]:
     """Every placement that keeps the rules, GPUs that are alike in one order only."""
+    kind = [
+        (
+            instance.slots[gpu],
+            instance.speed[gpu],
+            instance.node[gpu],
+            [expert for expert, at in instance.pin if at == gpu],
+            [expert for expert, at in instance.forbid if at == gpu],
+        )
+        for gpu in range(instance.num_gpus)
+    ]
+    for options in _options(instance):
+        yield from _fill(options, kind, instance.num_experts, [], frozenset())
+
+
+def _options(instance: PlacementInstance) -> Iterator[list[list[tuple[int, ...]]]]:
+    """For every deal of groups to nodes, per GPU every set of experts that may lie there."""
     num_experts, num_gpus = instance.num_experts, instance.num_gpus
     pinned = [{expert for expert, at in instance.pin if at == gpu} for gpu in range(num_gpus)]
     banned = [{expert for expert, at in instance.forbid if at == gpu} for gpu in range(num_gpus)]
-    seen_deals = set()
-    for home in _deals(instance):
-        if home in seen_deals:
-            continue
-        seen_deals.add(home)
+    for home in dict.fromkeys(_deals(instance)):
         options = []
         for gpu in range(num_gpus):
             may = [
@@ -118,15 +212,11 @@ def hostings(instance: PlacementInstance) -> Iterator[Hosting]:
             sizes = range(instance.slots[gpu] + 1) if instance.fill == "at_most" else [instance.slots[gpu]]
             sets = combinations if instance.distinct else combinations_with_replacement
             options.append([held for size in sizes for held in sets(may, size) if pinned[gpu] <= set(held)])
-        kind = [
-            (instance.slots[g], instance.speed[g], instance.node[g], sorted(pinned[g]), sorted(banned[g], key=str))
-            for g in range(num_gpus)
-        ]
-        yield from _fill(options, kind, num_experts, [], Counter())
+        yield options
 
 
 def _fill(
-    options: list[list[tuple[int, ...]]], kind: list[object], num_experts: int, chosen: Hosting, seen: Counter[int]
+    options: list[list[tuple[int, ...]]], kind: list[object], num_experts: int, chosen: Hosting, seen: frozenset[int]
 ) -> Iterator[Hosting]:
     gpu = len(chosen)
     if gpu == len(options):
@@ -139,7 +229,7 @@ def _fill(
     for held in options[gpu]:
         if gpu and kind[gpu] == kind[gpu - 1] and held < chosen[-1]:
             continue  # the same placement with two equal GPUs exchanged
-        yield from _fill(options, kind, num_experts, [*chosen, held], seen + Counter(held))
+        yield from _fill(options, kind, num_experts, [*chosen, held], seen | frozenset(held))
 
 
 def _deals(instance: PlacementInstance) -> Iterator[tuple[int | None, ...]]:
