@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator
 from fractions import Fraction
 
-from moeopt.placement import PlacementInstance, bounds
+from moeopt.placement import PlacementInstance, bounds, enumeration
 from moeopt.placement.bounds import LayerBound
 from tests import oracles
 
 
 def random_instance(rng: random.Random) -> PlacementInstance:
-    """E <= 5, G <= 3, slots <= 3; half of them equal GPUs with an even split, where every bound applies."""
+    """E <= 5, G <= 3, slots <= 3; half of them equal GPUs with an even split, where most bounds apply."""
     plain = rng.random() < 0.5
     num_gpus = rng.choice([1, 2, 2, 3, 3, 3])
     distinct = rng.random() < 0.6
@@ -36,15 +36,16 @@ def random_instance(rng: random.Random) -> PlacementInstance:
         "floats": lambda: rng.random() * 10 ** rng.randint(-3, 3),
     }[kind]
     pace = rng.choice([1.0, 1.0, 2.0, 0.3])
-    divisors = [q for q in range(1, num_experts + 1) if num_experts % q == 0]
-    nodes = [rng.randint(0, 1) for _ in range(num_gpus)]
-    groups = rng.choice([None, *divisors])
-    if (
-        len(set(nodes)) == 2
-        and groups is not None
-        and groups % 2 == 0
-        and not _fits(slots, nodes, num_experts, distinct)
-    ):
+    nodes, groups = [rng.randint(0, 1) for _ in range(num_gpus)], None
+    if num_gpus > 1 and num_experts >= num_gpus and rng.random() < 0.3:  # a GPU a node, and groups for each
+        num_experts -= num_experts % num_gpus
+        each = num_experts // num_gpus
+        nodes, slots = list(range(num_gpus)), [rng.randint(each, each if distinct else 3)] * num_gpus
+        groups = rng.choice([num_gpus * d for d in range(1, each + 1) if each % d == 0])
+    elif rng.random() < 0.5:
+        groups = rng.choice([q for q in range(1, num_experts + 1) if num_experts % q == 0])
+    kept = len(set(nodes)) == 2 and groups is not None and groups % 2 == 0
+    if kept and not _fits(slots, nodes, num_experts, distinct):
         groups = None
     return PlacementInstance(
         [[draw() for _ in range(num_experts)]],
@@ -75,6 +76,11 @@ def bounds_of(instance: PlacementInstance, best: Fraction) -> Iterator[tuple[str
     yield "alone", max(bounds.check(instance, 0, {"kind": "alone", "expert": e}) for e in range(instance.num_experts))
     cheap = bounds.cheap(instance)[0]
     yield "cheap", cheap.value
+    if cheap.kind == "deals":
+        yield "deals", bounds.check(instance, 0, cheap.certificate)
+    listed = enumeration.optimum(instance, 0, bounds.most_replicas(instance), best * 2)
+    if listed is not None and best > 0:
+        yield "enumeration", bounds.check(instance, 0, {"kind": "enumeration", "value": str(listed[0])})
     yield "tightened", bounds.tighten(instance, cheap, 0, float(best)).value
     weak = LayerBound("mean", bounds.check(instance, 0, {"kind": "mean"}) / 2, {"kind": "mean"})
     found = bounds.tighten(instance, weak, 0, 1.5 * float(best))  # on its own, and free to go too far
