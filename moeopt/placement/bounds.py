@@ -15,10 +15,11 @@ plans. Floating point only chooses what to certify; `check` recomputes every val
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +108,7 @@ def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective:
     if found is None:
         return bound
     threshold, experts = found
-    certificate = {"kind": "pigeonhole", "threshold": threshold, "experts": experts}
+    certificate = {"kind": "pigeonhole", "threshold": threshold / speed, "experts": experts}
     value = _proved(instance, row, certificate)
     if value is None or value <= bound.value:
         return bound
@@ -133,23 +134,39 @@ def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any
     if kind == "mean":
         return _means(instance)[row]
     if kind == "alone":
-        expert = certificate["expert"]
-        return _alone(instance, row, expert) if 0 <= expert < instance.num_experts else None
+        alone = [certificate.get("expert")]
+        return _alone(instance, row, alone[0]) if _are_experts(alone, instance) else None
     if kind == "largest" and instance.split == "even":
         return _largest(instance, row)
     if kind == "deals" and deals.enumerable(instance):
         return rank_deals(instance, [row])[0].bound.value
     if kind == "enumeration":
-        value = Fraction(certificate["value"])
-        return value if enumeration.refutes(instance, row, most_replicas(instance), value) else None
+        value = _number(certificate.get("value"))
+        return value if value is not None and enumeration.refutes(instance, row, most_replicas(instance), value) else None
     if kind == "pigeonhole" and instance.split == "even" and instance.floor_rule == "per_expert" and instance.uniform:
+        threshold, experts = _number(certificate.get("threshold")), certificate.get("experts")
+        if threshold is None or not _are_experts(experts, instance):
+            return None
         whole, denominator = _exact_weights(instance, row)
-        threshold = Fraction(certificate["threshold"])
         scaled = threshold * denominator * Fraction(instance.speed[0])
-        experts = certificate["experts"]
         if pigeonhole.proves(whole, instance.num_gpus, instance.slots[0], scaled, experts):
             return threshold
     return None
+
+
+def _number(value: Any) -> Fraction | None:
+    """A number of a certificate, which may come from a file; ``None`` for what is none."""
+    try:
+        return Fraction(value)
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        return None
+
+
+def _are_experts(value: Any, instance: PlacementInstance) -> TypeGuard[Sequence[int]]:
+    """Whether a part of a certificate, which may come from a file, is a list of expert ids."""
+    return isinstance(value, Sequence) and all(
+        isinstance(item, int) and not isinstance(item, bool) and 0 <= item < instance.num_experts for item in value
+    )
 
 
 def most_replicas(instance: PlacementInstance) -> int:
@@ -194,8 +211,9 @@ def _alone(instance: PlacementInstance, row: int, expert: int) -> Fraction:
         (Fraction(s) for s, count in zip(instance.speed, instance.slots, strict=True) if count), reverse=True
     )
     speeds = speeds[: most_replicas(instance)]
-    floor_cost = Fraction(floor, denominator) / speeds[0]
-    weight = Fraction(load if instance.floor_rule == "per_replica" else max(load, floor), denominator)
+    per_replica = instance.floor_rule == "per_replica"
+    floor_cost = Fraction(floor if per_replica else 0, denominator) / speeds[0]  # per expert, replicas share the floor
+    weight = Fraction(load if per_replica else max(load, floor), denominator)
     if instance.split == "free":
         return max(weight / sum(speeds), floor_cost)
     if not instance.distinct:  # several replicas on the fastest GPU: only the share of one piece is sure
@@ -204,21 +222,35 @@ def _alone(instance: PlacementInstance, row: int, expert: int) -> Fraction:
     return max(min(weight / (r * speed) for r, speed in enumerate(speeds, start=1)), floor_cost)
 
 
-def _largest(instance: PlacementInstance, row: int) -> Fraction | None:
+def _largest(instance: PlacementInstance, row: int) -> Fraction:
     """Smallest possible largest replica: below it more replicas are needed than there are slots."""
     whole, floor, denominator = instance.exact_loads
     per_replica = instance.floor_rule == "per_replica"
-    loads = np.array([[int(a) if per_replica else max(int(a), floor) for a in whole[row].tolist()]], dtype=object)
+    loads = [int(a) if per_replica else max(int(a), floor) for a in whole[row].tolist()]
     most = most_replicas(instance)
-    counts = greedy_counts(loads.astype(np.float64), instance.num_slots, most)[0].tolist()
-    top = max(Fraction(load, count) for load, count in zip(loads[0].tolist(), counts, strict=True))
-    fastest = Fraction(max(instance.speed))
+    guess = instance.loads[row] if per_replica else instance.weights[row]
+    counts = greedy_counts(guess[None, :].astype(np.float64), instance.num_slots, most)[0].tolist()
+    top = max(map(Fraction, loads, counts))
     if top > 0:  # a largest piece below `top` needs at least floor(load / top) + 1 replicas of each expert
-        needed = [load * top.denominator // top.numerator + 1 for load in loads[0].tolist()]
-        if sum(needed) <= instance.num_slots and max(needed) <= most:
-            return None  # rounding misled the greedy counts
+        needed = [load * top.denominator // top.numerator + 1 for load in loads]
+        if sum(needed) <= instance.num_slots and max(needed) <= most:  # rounding misled the greedy counts
+            top = _least_largest(loads, instance.num_slots, most)
     value = max(top, Fraction(floor)) if per_replica else top
-    return value / denominator / fastest
+    return value / denominator / Fraction(max(instance.speed))
+
+
+def _least_largest(loads: list[int], num_slots: int, most: int) -> Fraction:
+    """The greedy rule in fractions: the largest piece gets the next slot, until it may not have one more."""
+    counts = [1] * len(loads)
+    heap = [(-Fraction(load), expert) for expert, load in enumerate(loads)]
+    heapq.heapify(heap)
+    for _ in range(num_slots - len(loads)):
+        expert = heap[0][1]
+        if counts[expert] == most:
+            break
+        counts[expert] += 1
+        heapq.heapreplace(heap, (-Fraction(loads[expert], counts[expert]), expert))
+    return -heap[0][0]
 
 
 def pieces(instance: PlacementInstance, counts: NDArray[np.int64]) -> NDArray[np.float64]:

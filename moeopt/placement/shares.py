@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from moeopt.placement.instance import PlacementInstance
@@ -18,7 +20,8 @@ def _layer_shares(instance: PlacementInstance, row: int, held: list[int]) -> lis
     from scipy import sparse
     from scipy.optimize import linprog
 
-    pairs = sorted({(e, g) for e, g in zip(held, instance.gpu_of_slot.tolist(), strict=True) if e != EMPTY})
+    hosted = Counter((e, g) for e, g in zip(held, instance.gpu_of_slot.tolist(), strict=True) if e != EMPTY)
+    pairs = sorted(hosted)
     copies = np.bincount([expert for expert, _ in pairs], minlength=instance.num_experts)
     scale = float(instance.ideal[row]) or 1.0
     per_replica = instance.floor_rule == "per_replica" and instance.floor > 0
@@ -47,7 +50,7 @@ def _layer_shares(instance: PlacementInstance, row: int, held: list[int]) -> lis
     whole = sparse.csr_matrix((np.ones(num_pairs), (experts, places)), shape=(instance.num_experts, width))
     bounds: list[tuple[float, float | None]] = [(0.0, 1.0)] * num_pairs
     if per_replica:
-        bounds += [(float(instance.floor) / scale, None)] * num_pairs
+        bounds += [(float(instance.floor) / scale * hosted[pair], None) for pair in pairs]
     bounds.append((0.0, None))
     goal = np.zeros(width)
     goal[-1] = 1.0

@@ -96,12 +96,13 @@ def _evaluate_even(instance: PlacementInstance, plan: Placement) -> Evaluation:
     slots = plan.slot_expert
     replicas = plan.replicas(instance.num_experts)
     common = [math.lcm(*set(row)) for row in replicas.tolist()]
-    if instance.floor_rule == "per_expert" and floor:
-        loads, floor = np.maximum(loads, floor), 0
     biggest = max(int(loads.max()), floor) * max(common) * instance.num_slots
     kind = np.int64 if biggest < 2**62 else object
+    loads = loads.astype(kind)
+    if instance.floor_rule == "per_expert" and floor:
+        loads, floor = np.maximum(loads, floor), 0
     scale = np.array(common, dtype=kind)[:, None]
-    pieces = loads.astype(kind) * (scale // replicas.astype(kind))
+    pieces = loads * (scale // replicas.astype(kind))
     if floor:
         pieces = np.maximum(pieces, floor * scale)
     padded = np.concatenate([pieces, np.zeros((len(pieces), 1), dtype=kind)], axis=1)  # -1 takes the last: empty
@@ -124,9 +125,14 @@ def _judge_totals(instance: PlacementInstance, totals: NDArray[Any], denominator
             max(Fraction(int(total), bottom) / pace for total, pace in zip(row.tolist(), speeds, strict=True))
             for row, bottom in zip(totals, denominators, strict=True)
         ]
-    scale = np.array([float(bottom) for bottom in denominators])
-    cost = totals.astype(np.float64) / scale[:, None] / np.array(instance.speed)
-    return Evaluation(tuple(tops), instance.ideal, cost)
+    if (
+        totals.dtype == object or max(denominators) >= 2**1023
+    ):  # the whole numbers may lie beyond the range of a double where their ratio does not
+        rows = zip(totals.tolist(), denominators, strict=True)
+        ratios = np.array([[float(Fraction(total, bottom)) for total in row] for row, bottom in rows])
+    else:
+        ratios = totals / np.array([float(bottom) for bottom in denominators])[:, None]
+    return Evaluation(tuple(tops), instance.ideal, ratios / np.array(instance.speed))
 
 
 def _evaluate_shares(instance: PlacementInstance, plan: Placement) -> Evaluation:
@@ -141,11 +147,11 @@ def _evaluate_shares(instance: PlacementInstance, plan: Placement) -> Evaluation
         for expert, _, share in triples:
             whole[expert] += Fraction(share)
         totals = [Fraction(0)] * instance.num_gpus
-        if instance.floor_rule == "per_replica" and floor:  # hosted copies cost the floor even without a share
-            hosted = {(expert, gpu): Fraction(0) for expert, gpu in _hosted(instance, plan, index)}
-            hosted.update({(expert, gpu): Fraction(share) / whole[expert] for expert, gpu, share in triples})
-            for (expert, gpu), part in hosted.items():
-                totals[gpu] += max(part * row[expert], Fraction(floor))
+        if instance.floor_rule == "per_replica" and floor:  # every hosted copy costs the floor even without a share
+            parts = {(expert, gpu): Fraction(share) / whole[expert] for expert, gpu, share in triples}
+            for (expert, gpu), copies in _hosted(instance, plan, index).items():
+                part = parts.get((expert, gpu), Fraction(0))
+                totals[gpu] += max(part * row[expert], Fraction(floor * copies))
         else:
             for expert, gpu, share in triples:
                 totals[gpu] += Fraction(share) / whole[expert] * max(row[expert], floor)
@@ -155,9 +161,10 @@ def _evaluate_shares(instance: PlacementInstance, plan: Placement) -> Evaluation
     return Evaluation(tuple(tops), instance.ideal, cost)
 
 
-def _hosted(instance: PlacementInstance, plan: Placement, index: int) -> set[tuple[int, int]]:
+def _hosted(instance: PlacementInstance, plan: Placement, index: int) -> Counter[tuple[int, int]]:
+    """(expert, GPU) and how many copies lie there."""
     row = plan.slot_expert[index].tolist()
-    return {(e, g) for e, g in zip(row, instance.gpu_of_slot.tolist(), strict=True) if e != EMPTY}
+    return Counter((e, g) for e, g in zip(row, instance.gpu_of_slot.tolist(), strict=True) if e != EMPTY)
 
 
 def faults(instance: PlacementInstance, plan: Placement) -> list[str]:

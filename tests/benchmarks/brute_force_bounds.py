@@ -1,0 +1,120 @@
+"""Hold every lower bound against brute force on many tiny instances: how often is it wrong (never), how often exact?
+
+    python -m tests.benchmarks.brute_force_bounds --count 50000 --seed 0
+
+Prints one row for each kind of bound: instances it was tried on, violations, in how many it equals the optimum, and
+the mean and largest gap to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+
+from moeopt.placement import PlacementInstance, bounds, enumeration
+from moeopt.placement.bounds import LayerBound
+from tests import oracles
+
+
+def random_instance(rng: random.Random) -> PlacementInstance:
+    """E <= 5, G <= 3, slots <= 3; half of them equal GPUs with an even split, where most bounds apply."""
+    plain = rng.random() < 0.5
+    num_gpus = rng.choice([1, 2, 2, 3, 3, 3])
+    distinct = rng.random() < 0.6
+    slots = [rng.randint(1, 3)] * num_gpus if plain else [rng.randint(0, 3) for _ in range(num_gpus)]
+    if not any(slots):
+        slots[0] = 1
+    num_experts = rng.randint(max(slots) if distinct else 1, min(5, sum(slots)))
+    kind = rng.choice(["ints", "ties", "skewed", "floats"])
+    draw = {
+        "ints": lambda: rng.randint(0, 30),
+        "ties": lambda: rng.choice([0, 1, 1, 3]),
+        "skewed": lambda: int(2 ** rng.uniform(0, 10)),
+        "floats": lambda: rng.random() * 10 ** rng.randint(-3, 3),
+    }[kind]
+    pace = rng.choice([1.0, 1.0, 2.0, 0.3])
+    nodes, groups = [rng.randint(0, 1) for _ in range(num_gpus)], None
+    if num_gpus > 1 and num_experts >= num_gpus and rng.random() < 0.3:  # a GPU a node, and groups for each
+        num_experts -= num_experts % num_gpus
+        each = num_experts // num_gpus
+        nodes, slots = list(range(num_gpus)), [rng.randint(each, each if distinct else 3)] * num_gpus
+        groups = rng.choice([num_gpus * d for d in range(1, each + 1) if each % d == 0])
+    elif rng.random() < 0.5:
+        groups = rng.choice([q for q in range(1, num_experts + 1) if num_experts % q == 0])
+    kept = len(set(nodes)) == 2 and groups is not None and groups % 2 == 0
+    if kept and not _fits(slots, nodes, num_experts, distinct):
+        groups = None
+    return PlacementInstance(
+        [[draw() for _ in range(num_experts)]],
+        slots=slots,
+        speed=[pace] * num_gpus if plain else [rng.choice([1.0, 1.0, 2.0, 0.75]) for _ in range(num_gpus)],
+        nodes=nodes,
+        groups=groups,
+        distinct=distinct,
+        split="even" if plain else rng.choice(["even", "free"]),
+        fill=rng.choice(["all", "at_most"]),
+        floor_tokens=rng.choice([0, 0, 1, 2.5, 20]),
+        floor_rule=rng.choice(["per_expert", "per_replica"]),
+    )
+
+
+def _fits(slots: list[int], nodes: list[int], num_experts: int, distinct: bool) -> bool:
+    """Whether each node holds its half of the experts, and no GPU more slots than that."""
+    half = num_experts // 2
+    rooms = [sum(count for count, home in zip(slots, nodes, strict=True) if home == node) for node in (0, 1)]
+    return min(rooms) >= half and (not distinct or max(slots) <= half)
+
+
+def bounds_of(instance: PlacementInstance, best: Fraction) -> Iterator[tuple[str, Fraction]]:
+    """Every bound that applies, recomputed from its certificate, and ``cheap`` and ``tighten`` as they come."""
+    for kind in ("mean", "largest"):
+        if kind == "mean" or instance.split == "even":
+            yield kind, bounds.check(instance, 0, {"kind": kind})
+    yield "alone", max(bounds.check(instance, 0, {"kind": "alone", "expert": e}) for e in range(instance.num_experts))
+    cheap = bounds.cheap(instance)[0]
+    yield "cheap", cheap.value
+    if cheap.kind == "deals":
+        yield "deals", bounds.check(instance, 0, cheap.certificate)
+    listed = enumeration.optimum(instance, 0, bounds.most_replicas(instance), best * 2)
+    if listed is not None and best > 0:
+        yield "enumeration", bounds.check(instance, 0, {"kind": "enumeration", "value": str(listed[0])})
+    yield "tightened", bounds.tighten(instance, cheap, 0, float(best)).value
+    weak = LayerBound("mean", bounds.check(instance, 0, {"kind": "mean"}) / 2, {"kind": "mean"})
+    found = bounds.tighten(instance, weak, 0, 1.5 * float(best))  # on its own, and free to go too far
+    if found.kind == "pigeonhole":
+        yield "pigeonhole", bounds.check(instance, 0, found.certificate)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=50_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--time-limit", type=float, default=float("inf"), help="stop after so many seconds")
+    options = parser.parse_args()
+    rng, start, done = random.Random(options.seed), time.perf_counter(), 0
+    table: dict[str, list[float]] = {}
+    violations: list[str] = []
+    while done < options.count and time.perf_counter() - start < options.time_limit:
+        instance = random_instance(rng)
+        best = oracles.optimum(instance)
+        assert best is not None
+        for kind, value in bounds_of(instance, best):
+            if value > best:
+                violations.append(f"{kind} {value} > optimum {best}: {instance}")
+            table.setdefault(kind, []).append(float((best - value) / best) if best else 0.0)
+        done += 1
+    print(f"{done} instances, seed {options.seed}, {time.perf_counter() - start:.0f} s, {len(violations)} violations")
+    print(f"{'bound':>12} {'tried':>8} {'exact':>8} {'share':>7} {'mean gap':>9} {'largest':>8}")
+    for kind, gaps in table.items():
+        exact = sum(gap <= 1e-9 for gap in gaps)
+        share, mean = exact / len(gaps), sum(gaps) / len(gaps)
+        print(f"{kind:>12} {len(gaps):>8} {exact:>8} {share:>7.1%} {mean:>9.2%} {max(gaps):>8.1%}")
+    for line in violations[:20]:
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
