@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from html import escape as escaped
 from itertools import groupby
 
 from moeopt.report import table, words
@@ -38,6 +38,11 @@ def render_html(blocks: Sequence[Block], header: Header) -> str:
         parts += _section(summary, index, alone=len(summaries) == 1)
     parts += ["</main>", "</body>", "</html>", ""]
     return "\n".join(parts)
+
+
+def escape(text: str) -> str:
+    """Text as HTML shows it; a percent sign stays with its number."""
+    return escaped(text).replace(" %", "\u00a0%")
 
 
 def _section(summary: Summary, index: int, *, alone: bool) -> list[str]:
@@ -92,7 +97,7 @@ def _table(summary: Summary, heading: str) -> str:
         [
             f'<div class="scroll" role="region" tabindex="0" aria-label="Table: {escape(label)}">',
             f'<table aria-describedby="{heading}-notes">',
-            f"<caption>{escape(label)}, all judged by one referee.</caption>",
+            f"<caption><span>{escape(label)}, all judged by one referee.</span></caption>",
             f"<thead>\n<tr>{''.join(first)}</tr>\n<tr>{''.join(second)}</tr>\n</thead>",
             "<tbody>",
             *body,

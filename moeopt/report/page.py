@@ -33,7 +33,8 @@ thead tr:last-child th, thead th[rowspan] { border-bottom: 1px solid var(--ink);
 thead tr:last-child th { font-weight: 400; color: var(--soft); }
 th:first-child { text-align: left; position: sticky; left: 0; background: var(--paper); padding-left: 0.4rem; }
 thead tr:last-child th:first-child { position: static; text-align: right; padding-left: 0.5rem; }
-tbody th { font-weight: 400; max-width: 14rem; overflow-wrap: anywhere; }
+tbody th { font-weight: 400; min-width: 6.4rem; max-width: 14rem; overflow-wrap: anywhere; }
+caption span { display: block; position: sticky; left: 0; max-width: calc(100vw - 2.5rem); }
 tbody td { white-space: nowrap; }
 tbody td.why { text-align: left; white-space: normal; color: var(--soft); min-width: 20rem; }
 tr.best th, tr.best td { background: var(--best); font-weight: 600; }
@@ -50,7 +51,7 @@ tr.best .tag { color: var(--mark); font-weight: 600; }
 figure { margin: 2rem 0 0; }
 figure .card { background: #ffffff; border: 1px solid var(--rule); border-radius: 4px; padding: 0.8rem;
   overflow-x: auto; }
-figure svg { display: block; width: 100%; min-width: 40rem; height: auto; }
+figure svg { display: block; width: 100%; min-width: 44rem; height: auto; }
 figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
 figcaption { font-size: 0.875rem; margin-top: 0.6rem; max-width: 58rem; }
 figcaption b { margin-right: 0.3em; }

@@ -95,7 +95,7 @@ def lines(summary: Summary) -> list[Line]:
         kind = "best" if row.best else "broken" if row.remark else "plan"
         found.append(Line(kind, row.method, tuple(column.cell(row) for column in shown), row.remark))
     if summary.comparison.lower_bound is not None:
-        said = "proven: no plan is below" if summary.bound_kind == "certified" else "a solver's claim, not re-checked"
+        said = "proven: no plan is below" if summary.bound_kind == "certified" else "a solver's claim, not checked"
         found.append(Line("bound", "bound", tuple(column.bound for column in shown), said))
     return found
 
@@ -118,7 +118,7 @@ def footnotes(summary: Summary) -> list[tuple[str, str]]:
             "(max over g of C(l,g) - bound(l)) / max over g of C(l,g), where bound(l) is the largest bound of any "
             "method on layer l. None is given for a plan that breaks a rule: the bounds are for plans that keep it.",
         ),
-        ("Certified", f"layers with a gap of at most {words.CERTIFIED} to a bound that was re-checked exactly."),
+        ("Certified", f"layers with a gap of at most {words.CERTIFIED} to a bound that was checked exactly."),
         ("Redundant", "replicas beyond the first of each expert, in the layer that has most of them."),
         ("imbalance_total", "(sum over l of max over g of C(l,g)) / (sum over l of ideal(l)): layers run in turn."),
         ("mean_over_max", "mean over l of ideal(l) / max over g of C(l,g); 1 is perfect, and larger is better."),

@@ -158,7 +158,7 @@ def _against(summary: Summary, best: RowSummary) -> list[Text]:
 def _bounded(summary: Summary, best: RowSummary) -> list[Text]:
     if best.gap is None or best.gap_worst is None or best.layer_gap is None:
         return [["No bound is known: how much better a plan could be is open."]]
-    source = "bounds re-checked exactly" if summary.certified else "a solver's bounds, which nobody re-checked"
+    source = "bounds that were checked exactly" if summary.certified else "a solver's bounds, which were not checked"
     if best.gap_worst <= 1e-9:
         return [[f"By {source}, no plan that keeps the rules is better on any layer."]]
     several = summary.instance.num_layers > 1

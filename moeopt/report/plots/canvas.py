@@ -11,6 +11,7 @@ from functools import cache
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, FAINT = "#22262b", "#c9ced4"
-COLOURS = "cividis_r"  # uniform in lightness: dark is much, in colour, in grey and to colour-blind eyes
+HUES = "YlGnBu"  # of matplotlib; `colours` spaces them evenly in lightness
 FONT = "DejaVu Sans"  # comes with matplotlib; only its widths matter, the page has its own font
 WIDTH_IN = 10.0
 
@@ -165,8 +166,18 @@ def image(axes: Axes, values: NDArray[Any], **options: Any) -> Any:
     return shown
 
 
-def colours(bad: str = "#e4e6e8") -> Any:
-    """The map from numbers to colours; cells without a number are light grey."""
-    import matplotlib
+@cache
+def colours() -> Any:
+    """The map from numbers to colours, even in lightness: dark is much, in colour, in grey and to every eye.
 
-    return matplotlib.colormaps[COLOURS].with_extremes(bad=bad)
+    Cells without a number are grey.
+    """
+    import matplotlib
+    from matplotlib.colors import ListedColormap
+
+    samples = matplotlib.colormaps[HUES](np.linspace(0.0, 1.0, 256))[:, :3]
+    linear = np.where(samples <= 0.04045, samples / 12.92, ((samples + 0.055) / 1.055) ** 2.4)
+    lightness = -np.cbrt(linear @ np.array([0.2126, 0.7152, 0.0722]))  # as in CIE L*, rising with darkness
+    even = np.linspace(lightness[0], lightness[-1], 256)
+    spaced = np.stack([np.interp(even, lightness, channel) for channel in samples.T], axis=1)
+    return ListedColormap(spaced, name="moeopt").with_extremes(bad="#d3d6d9")

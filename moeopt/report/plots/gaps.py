@@ -56,7 +56,7 @@ def gap_plot(summary: Summary, prefix: str) -> Plot | None:
         if bounded:
             axes.axhline(CERTIFIED_GAP, color="#22262b", linewidth=0.7, dashes=(6, 3))
         handles = []
-        for index in reversed(range(len(keep))):
+        for index in range(len(keep)):
             colour, line, marker = LOOKS[index]
             drawn = np.where(values[index] >= SMALLEST, values[index], zero)
             handles += axes.plot(
@@ -64,15 +64,15 @@ def gap_plot(summary: Summary, prefix: str) -> Plot | None:
                 drawn,
                 color=colour,
                 linestyle=line,
-                linewidth=1.7 if index == 0 else 0.9,
+                linewidth=2.2 if index == 0 else 0.9,
                 marker=marker,
-                markersize=4.0 if index == 0 else 3.6,
-                markevery=(index * step // len(keep), step),
+                markersize=4.4 if index == 0 else 3.6,
+                markevery=(index % step, step),
                 markerfacecolor=colour if index == 0 else "white",
                 markeredgewidth=0.8,
             )
         names = [label(row.method) + (" (best)" if row.best else "") for row in keep]
-        axes.legend(handles[::-1], names, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=3.2)
+        axes.legend(handles, names, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=3.2)
         ticks = [10.0**power for power in range(round(math.log10(low)), math.ceil(math.log10(high)) + 1)]
         names_of_ticks = [f"{tick * 100:.10g} %" for tick in ticks]
         if zeros:

@@ -30,7 +30,7 @@ def heat_map(summary: Summary, prefix: str) -> Plot | None:
     known = [float(np.nanmax(table)) for table in tables if not np.isnan(table).all()]
     top = max([1.0, *known])
     instance = summary.instance
-    titles = ["Best"] if first is None else ["Before", "Best"]
+    titles = ["Best"] if first is None else ["Before" if first.method == "contiguous" else "Worst", "Best"]
     with style():
         figure = new_figure(min(max(1.5 + 0.085 * instance.num_layers, 2.1), 6.0))
         panels = figure.subplots(1, len(rows), sharex=True, sharey=True, squeeze=False)[0]
@@ -57,6 +57,8 @@ def heat_map(summary: Summary, prefix: str) -> Plot | None:
     )
     if len(rows) > 1:
         caption += " Both panels have the same scale."
+    if _node_edges(instance.node):
+        caption += " White lines part the nodes."
     if (summary.ideal == 0).any():
         caption += " Grey: layers without load."
     return Plot("Cost of each GPU in each layer", svg, alt, caption)

@@ -34,14 +34,14 @@ def replica_plot(summary: Summary, prefix: str) -> Plot | None:
     order = np.argsort(-loads, axis=1, kind="stable")
     ranked = np.take_along_axis(counts, order, axis=1)
     curves = _relative(np.take_along_axis(loads, order, axis=1))
-    most = int(counts.max())
+    most, width = int(counts.max()), _width(ranked)
     with style():
         figure = new_figure(min(max(2.9 + 0.07 * instance.num_layers, 3.4), 6.4))
         grid = figure.add_gridspec(2, 2, width_ratios=[1, 0.018], height_ratios=[1.5, 1.2 + 0.07 * len(counts)])
         top = figure.add_subplot(grid[0, 0])
         cells = figure.add_subplot(grid[1, 0], sharex=top)
-        _draw_loads(top, curves)
-        shown = image(cells, ranked, cmap=_map(most), norm=_norm(most))
+        _draw_loads(top, curves[:, :width])
+        shown = image(cells, ranked[:, :width], cmap=_map(most), norm=_norm(most))
         cells.set_xlabel("expert, by load in its layer (0: most loaded)")
         cells.set_ylabel("layer")
         cells.xaxis.set_major_locator(whole_steps())
@@ -63,7 +63,18 @@ def replica_plot(summary: Summary, prefix: str) -> Plot | None:
         "Above, load of the experts over the mean of their layer, each layer sorted by load: median over layers "
         f"(line) and range (band). Below, the replicas that the best plan gives them: {said}."
     )
+    if width < instance.num_experts:
+        caption += f" Left out: experts from rank {width} on, which all have one replica."
     return Plot("Loads and replicas", svg, alt, caption)
+
+
+def _width(ranked: NDArray[np.int64]) -> int:
+    """How many ranks to draw: all, or where most experts have one replica in every layer, the others and a few more."""
+    experts = ranked.shape[1]
+    several = np.flatnonzero((ranked > 1).any(axis=0))
+    last = int(several[-1]) + 1 if several.size else 0
+    wanted = max(round(1.1 * last), 32)
+    return wanted if wanted < 0.7 * experts else experts
 
 
 def _relative(ranked: Floats) -> Floats:
