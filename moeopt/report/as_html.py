@@ -36,8 +36,11 @@ def render_html(blocks: Sequence[Block], header: Header) -> str:
     parts.append(_facts(header_facts(summaries, header), marked="Command"))
     for index, summary in enumerate(summaries, 1):
         parts += _section(summary, index, alone=len(summaries) == 1)
-    parts += ["</main>", "</body>", "</html>", ""]
-    return "\n".join(parts)
+    if len(summaries) > 1:
+        parts += ['<section aria-labelledby="reading">', '<h2 id="reading">How to read the tables</h2>']
+        parts += [*_footnotes(), "</section>"]
+    parts += ["</main>", "</body>", "</html>"]
+    return "\n".join(part for part in parts if part) + "\n"
 
 
 def escape(text: str) -> str:
@@ -50,7 +53,8 @@ def _section(summary: Summary, index: int, *, alone: bool) -> list[str]:
     parts = [f'<section aria-labelledby="{heading}">', f'<h2 id="{heading}">{escape(summary.name)}</h2>']
     if not alone:
         parts.append(_verdict(summary))
-    parts += [_facts(words.facts(summary.instance), marked="SHA-256"), _table(summary, heading), _footnotes(summary)]
+    parts += [_facts(words.facts(summary.instance), marked="SHA-256"), _table(summary), _notes(summary)]
+    parts += _footnotes() if alone else []
     parts += _figures(summary, heading)
     return [*parts, "</section>"]
 
@@ -72,7 +76,7 @@ def _facts(facts: list[tuple[str, str]], marked: str) -> str:
     return '<dl class="facts">\n' + "\n".join(rows) + "\n</dl>"
 
 
-def _table(summary: Summary, heading: str) -> str:
+def _table(summary: Summary) -> str:
     columns = table.columns(summary)
     first = ['<th scope="col" rowspan="2">Method</th>']
     second = []
@@ -96,7 +100,7 @@ def _table(summary: Summary, heading: str) -> str:
     return "\n".join(
         [
             f'<div class="scroll" role="region" tabindex="0" aria-label="Table: {escape(label)}">',
-            f'<table aria-describedby="{heading}-notes">',
+            '<table aria-describedby="columns">',
             f"<caption><span>{escape(label)}, all judged by one referee.</span></caption>",
             f"<thead>\n<tr>{''.join(first)}</tr>\n<tr>{''.join(second)}</tr>\n</thead>",
             "<tbody>",
@@ -104,25 +108,25 @@ def _table(summary: Summary, heading: str) -> str:
             "</tbody>",
             "</table>",
             "</div>",
-            f'<div class="notes" id="{heading}-notes">',
         ]
     )
 
 
-def _footnotes(summary: Summary) -> str:
-    """What happened, then what the columns mean; closes the notes that the table opened."""
+def _notes(summary: Summary) -> str:
+    """What happened and was not asked for."""
+    found = table.notes(summary)
     parts = []
-    notes = table.notes(summary)
-    if notes:
-        parts.append("<ul>")
-        for note, methods in notes:
-            who = _text(words.listed(methods)) + ": " if methods else ""
-            parts.append(f"<li>{who}{escape(note)}.</li>")
-        parts.append("</ul>")
-    parts.append("<dl>")
-    parts += [f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in table.footnotes(summary)]
-    parts += ["</dl>", f"<p>{escape(table.LIKE_NAMED)}</p>", "</div>"]
-    return "\n".join(parts)
+    for note, methods in found:
+        who = _text(words.listed(methods)) + ": " if methods else ""
+        parts.append(f"<li>{who}{escape(note)}.</li>")
+    return "\n".join(['<ul class="notes">', *parts, "</ul>"]) if parts else ""
+
+
+def _footnotes() -> list[str]:
+    """What the columns mean; once a page."""
+    parts = ['<div class="notes" id="columns">', "<dl>"]
+    parts += [f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in table.FOOTNOTES]
+    return [*parts, "</dl>", f"<p>{escape(table.LIKE_NAMED)}</p>", "</div>"]
 
 
 def _figures(summary: Summary, prefix: str) -> list[str]:

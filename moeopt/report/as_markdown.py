@@ -27,7 +27,10 @@ def render_markdown(blocks: Sequence[Block], header: Header) -> str:
         if len(summaries) > 1:
             parts += [_verdict(summary), ""]
         parts += [*_facts(words.facts(summary.instance), marked="SHA-256"), "", *_table(summary), *_spark(summary)]
-        parts += ["", *_notes(summary)]
+        parts += _notes(summary)
+    parts += ["", "## How to read the tables" if len(summaries) > 1 else "### How to read the table", ""]
+    parts += [f"- *{plain(name)}*: {plain(text)}" for name, text in table.FOOTNOTES]
+    parts += ["", plain(table.LIKE_NAMED)]
     return "\n".join([*parts, ""])
 
 
@@ -104,11 +107,8 @@ def _line(values: Floats, low: float, high: float) -> str:
 
 
 def _notes(summary: Summary) -> list[str]:
-    parts = []
+    parts = [""]
     for note, methods in table.notes(summary):
         who = _text(words.listed(methods)) + ": " if methods else ""
         parts.append(f"- {who}{plain(note)}.")
-    if parts:
-        parts.append("")
-    parts += [f"- *{plain(name)}*: {plain(text)}" for name, text in table.footnotes(summary)]
-    return [*parts, "", plain(table.LIKE_NAMED)]
+    return parts if len(parts) > 1 else []

@@ -47,7 +47,7 @@ tr.best .tag { color: var(--mark); font-weight: 600; }
 .notes dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.1rem 0.9rem; margin: 0.6rem 0; }
 .notes dt { color: var(--ink); }
 .notes dd { margin: 0; max-width: 58rem; }
-.notes ul { margin: 0.4rem 0; padding-left: 1.1rem; }
+ul.notes { margin: 0.4rem 0; padding-left: 1.1rem; }
 figure { margin: 2rem 0 0; }
 figure .card { background: #ffffff; border: 1px solid var(--rule); border-radius: 4px; padding: 0.8rem;
   overflow-x: auto; }

@@ -90,7 +90,7 @@ def lines(summary: Summary) -> list[Line]:
     shown = columns(summary)
     for row in summary.rows:
         if row.solution is None:
-            found.append(Line("none", row.method, (), row.reason))
+            found.append(Line("none", row.method, (), words.short(row.reason)))
             continue
         kind = "best" if row.best else "broken" if row.remark else "plan"
         found.append(Line(kind, row.method, tuple(column.cell(row) for column in shown), row.remark))
@@ -100,31 +100,28 @@ def lines(summary: Summary) -> list[Line]:
     return found
 
 
-def footnotes(summary: Summary) -> list[tuple[str, str]]:
-    """What each column means, with its formula; C is the cost of a GPU in a layer."""
-    speed = " / speed of GPU g" if len(set(summary.instance.speed)) > 1 else ""
-    cost = f"C(l,g) = tokens on GPU g in layer l{speed}"
-    if summary.instance.floor_tokens:
-        cost += ", each expert or replica counted as its load or the floor, whichever is larger"
-    return [
-        (
-            "Objective",
-            f"sum over layers l of max over GPUs g of C(l,g), where {cost}. Tokens over the window, not time.",
-        ),
-        ("Imbalance", "max over g of C(l,g) / ideal(l), where ideal(l) is the cost of every GPU in perfect balance."),
-        ("Lower bound", "what the method's own certificates prove; the best of all is the line “bound”."),
-        (
-            "Gap",
-            "(max over g of C(l,g) - bound(l)) / max over g of C(l,g), where bound(l) is the largest bound of any "
-            "method on layer l. None is given for a plan that breaks a rule: the bounds are for plans that keep it.",
-        ),
-        ("Certified", f"layers with a gap of at most {words.CERTIFIED} to a bound that was checked exactly."),
-        ("Redundant", "replicas beyond the first of each expert, in the layer that has most of them."),
-        ("imbalance_total", "(sum over l of max over g of C(l,g)) / (sum over l of ideal(l)): layers run in turn."),
-        ("mean_over_max", "mean over l of ideal(l) / max over g of C(l,g); 1 is perfect, and larger is better."),
-        ("excess", "imbalance mean - 1; 0 is perfect."),
-        ("Time", "measured on the machine that made this report, the referee's work and the bounds included."),
-    ]
+FOOTNOTES = [
+    (
+        "Objective",
+        "sum over layers l of max over GPUs g of C(l,g), where C(l,g) = tokens on GPU g in layer l / speed of GPU g. "
+        "Where the rules have a floor, an expert or replica counts as its load or the floor, whichever is larger. "
+        "Tokens over the window, not time.",
+    ),
+    ("Imbalance", "max over g of C(l,g) / ideal(l), where ideal(l) is the cost of every GPU in perfect balance."),
+    ("Lower bound", "what the method's own certificates prove; the best of all is the line “bound”."),
+    (
+        "Gap",
+        "(max over g of C(l,g) - bound(l)) / max over g of C(l,g), where bound(l) is the largest bound of any "
+        "method on layer l. None is given for a plan that breaks a rule: the bounds are for plans that keep it.",
+    ),
+    ("Certified", f"layers with a gap of at most {words.CERTIFIED} to a bound that was checked exactly."),
+    ("Redundant", "replicas beyond the first of each expert, in the layer that has most of them."),
+    ("imbalance_total", "(sum over l of max over g of C(l,g)) / (sum over l of ideal(l)): layers run in turn."),
+    ("mean_over_max", "mean over l of ideal(l) / max over g of C(l,g); 1 is perfect, and larger is better."),
+    ("excess", "imbalance mean - 1; 0 is perfect."),
+    ("Time", "measured on the machine that made this report, the referee's work and the bounds included."),
+]
+"""What each column means, with its formula."""
 
 
 LIKE_NAMED = (

@@ -104,6 +104,15 @@ def count(number: int, word: str) -> str:
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
+def short(text: str, limit: int = 240) -> str:
+    """A long reason, cut: the documents have it whole.
+
+    >>> short("one two three", 9)
+    'one two …'
+    """
+    return text if len(text) <= limit else text[: limit - 1].rsplit(" ", 1)[0] + " …"
+
+
 def listed(names: Sequence[str]) -> list[str]:
     """Names as pieces of a sentence: a, b and c."""
     pieces: list[str] = []
@@ -132,7 +141,7 @@ def _best(summary: Summary, best: RowSummary) -> Text:
     mean, worst = best.figure("excess"), best.imbalance_worst
     assert mean is not None and worst is not None and best.imbalance is not None
     if worst == 1.0:
-        return [*pieces, ": every GPU carries the same in every layer."]
+        return [*pieces, ": every layer is in perfect balance."]
     pieces.append(f": its busiest GPU costs {percent(mean)} more than in perfect balance")
     if summary.instance.num_layers > 1:
         layer = summary.instance.layers[int(best.imbalance.argmax())]
@@ -184,6 +193,8 @@ def _idle(summary: Summary) -> list[Text]:
     idle = int((summary.ideal == 0).sum())
     if not idle:
         return []
+    if len(summary.ideal) == 1:
+        return [["The layer has no load; its imbalance counts as 1 and the gap as 0."]]
     verb = "has" if idle == 1 else "have"
     said = f"{idle} of {count(len(summary.ideal), 'layer')} {verb} no load; {'its' if idle == 1 else 'their'} "
     return [[said + "imbalance counts as 1 and the gap as 0."]]
@@ -194,10 +205,11 @@ def facts(instance: PlacementInstance) -> list[tuple[str, str]]:
     experts, slots = instance.num_experts, sorted(set(instance.slots))
     each = f"{slots[0]}" if len(slots) == 1 else f"{slots[0]} to {slots[-1]}"
     spare = instance.num_slots - experts
+    extra = f"{spare:,} beyond one per expert" if spare >= 0 else f"{-spare:,} fewer than experts"
     shape = [
         f"L = {count(instance.num_layers, 'layer')}",
         f"E = {count(experts, 'expert')}",
-        f"S = {count(instance.num_slots, 'slot')} ({each} a GPU, {spare:,} beyond one per expert)",
+        f"S = {count(instance.num_slots, 'slot')} ({each} a GPU, {extra})",
         f"G = {count(instance.num_gpus, 'GPU')}",
         f"N = {count(len(instance.node_ids), 'node')}",
         "no groups" if instance.groups is None else count(len(set(instance.groups)), "group"),

@@ -32,7 +32,7 @@ def heat_map(summary: Summary, prefix: str) -> Plot | None:
     instance = summary.instance
     titles = ["Best"] if first is None else ["Before" if first.method == "contiguous" else "Worst", "Best"]
     with style():
-        figure = new_figure(min(max(1.5 + 0.085 * instance.num_layers, 2.1), 6.0))
+        figure = new_figure(min(max(1.5 + 0.085 * instance.num_layers, 2.5), 6.0))
         panels = figure.subplots(1, len(rows), sharex=True, sharey=True, squeeze=False)[0]
         for axes, row, table, title in zip(panels, rows, tables, titles, strict=True):
             shown = image(axes, np.ma.masked_invalid(table), cmap=colours(), vmin=0.0, vmax=top)
@@ -44,7 +44,7 @@ def heat_map(summary: Summary, prefix: str) -> Plot | None:
         panels[0].set_ylabel("layer")
         layer_axis(panels[0], instance.layers, "y")
         bar = figure.colorbar(shown, ax=list(panels), pad=0.012, fraction=0.035, aspect=28)
-        bar.set_label("cost of the GPU / perfect balance")
+        bar.set_label("cost / perfect balance")
         bar.ax.axhline(1.0, color=INK, linewidth=1.2)
         bar.outline.set_visible(False)
         svg = to_svg(figure, prefix)

@@ -57,7 +57,8 @@ def replica_plot(summary: Summary, prefix: str) -> Plot | None:
         svg = to_svg(figure, prefix)
     many = int((counts > 1).sum())
     share = many / counts.size
-    said = f"{share:.0%} of the experts have more than one replica, one at most {most}".replace("%", " %")
+    said = f"{share:.0%} of the experts have more than one, none more than {most}".replace("%", " %")
+    said = said if many else "one each"
     alt = f"Loads and replica counts of {instance.num_experts} experts in {len(counts)} layers; {said}."
     caption = (
         "Above, load of the experts over the mean of their layer, each layer sorted by load: median over layers "
