@@ -10,9 +10,10 @@ import pytest
 from moeopt import placement
 from moeopt.placement import PlacementInstance
 from moeopt.registry import Comparison
-from moeopt.report import Block, Header
+from moeopt.report import Block, Header, render_html
 from moeopt.workload import generate
 
+BLOCK_METHODS = ("contiguous", "eplb", "eplb_raw", "lpt", "fold")
 HOSTILE = "<script>alert('x')</script> & \"quoted\" | pipe, `tick` $x$ _u_ </svg>"
 
 
@@ -42,4 +43,10 @@ def header() -> Header:
 
 @pytest.fixture(scope="session")
 def block() -> Block:
-    return compared(instance_of(), ["contiguous", "eplb", "eplb_raw", "lpt", "fold"])
+    return compared(instance_of(), BLOCK_METHODS)
+
+
+@pytest.fixture(scope="session")
+def page_text(block: Block, header: Header) -> str:
+    """The page of `block`, drawn once."""
+    return render_html([block], header)

@@ -24,53 +24,50 @@ def test_page_is_well_formed_and_needs_nothing_from_outside(block: Block, header
     text = render_html([block, compared(instance_of(name="second"), ["lpt"])], header)
     page = Page(text)
     assert page.faults == []
-    assert not re.search(r"https?:|//\w|<script|<link|@import|<iframe", text)
+    without_pictures = re.sub(r"base64,[A-Za-z0-9+/=]*", "", text)
+    assert not re.search(r"https?:|//\w|<script|<link|@import|<iframe|<!ENTITY", without_pictures)
     assert page.count("svg") == page.count("figure") == 6 and page.count("h1") == 1
 
 
-def test_page_is_accessible(block: Block, header: Header) -> None:
-    page = Page(render_html([block], header))
+def test_page_is_accessible(page_text: str) -> None:
+    page = Page(page_text)
     assert ("html", {"lang": "en"}) in page.tags
     assert page.count("caption") == page.count("table") == 1
     assert all("scope" in attrs for tag, attrs in page.tags if tag == "th")
     assert sum(attrs.get("role") == "img" and bool(attrs.get("aria-label")) for _, attrs in page.tags) == 3
 
 
-def test_page_says_how_to_make_it_again(block: Block, header: Header) -> None:
-    text = " ".join(Page(render_html([block], header)).text)
+def test_page_says_how_to_make_it_again(block: Block, header: Header, page_text: str) -> None:
+    text = " ".join(Page(page_text).text)
     for said in (header.command, block.instance.sha256, "L = 6 layers", "S = 24 slots (6 a GPU", "moeopt 0.0"):
         assert said in text
     assert "Created" not in text
-    assert "2024-05-01" in render_html([block], Header("x", created="2024-05-01"))
+    assert "- Created: 2024-05-01" in render_markdown([block], Header("x", created="2024-05-01"))
 
 
-@pytest.mark.parametrize("render", [render_html, render_markdown, render_csv, render_json])
+@pytest.mark.parametrize("render", [render_markdown, render_csv, render_json])
 def test_same_input_same_bytes(block: Block, header: Header, render: object) -> None:
     assert callable(render)
     assert render([block], header) == render([block], header)
 
 
-def test_same_bytes_in_a_fresh_process_and_whatever_matplotlib_is_told(tmp_path: Path) -> None:
+def test_same_bytes_in_a_fresh_process_whatever_matplotlib_is_told(
+    block: Block, header: Header, page_text: str, tmp_path: Path
+) -> None:
     code = (
-        "import hashlib, sys\n"
-        "from tests.report.conftest import compared, instance_of\n"
-        "from moeopt.report import Header, render_html\n"
-        "page = render_html([compared(instance_of(), ['contiguous', 'lpt'])], Header('c', 0, {}))\n"
-        "print(hashlib.sha256(page.encode()).hexdigest(), 'matplotlib.pyplot' in sys.modules)\n"
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from tests.report.conftest import BLOCK_METHODS, compared, instance_of\n"
+        "from moeopt.report import Header, write_report\n"
+        f"write_report(sys.argv[1], [compared(instance_of(), BLOCK_METHODS)], {header!r})\n"
+        "print('matplotlib.pyplot' in sys.modules)\n"
     )
-    said = set()
-    for seed, rc in (("1", "lines.linewidth: 9\nsvg.fonttype: path\nfont.size: 30\n"), ("2", "")):
-        (tmp_path / "matplotlibrc").write_text(rc)
-        env = {
-            **os.environ,
-            "PYTHONHASHSEED": seed,
-            "MATPLOTLIBRC": str(tmp_path),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        }
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-        said.add(done.stdout)
-    (only,) = said
-    assert only.split()[1] == "False"
+    (tmp_path / "matplotlibrc").write_text("lines.linewidth: 9\nsvg.fonttype: path\nfont.size: 30\n")
+    env = {**os.environ, "PYTHONHASHSEED": "5", "MATPLOTLIBRC": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    page = tmp_path / "page.html"
+    done = subprocess.run([sys.executable, "-c", code, page], env=env, capture_output=True, text=True, check=True)
+    assert page.read_text(encoding="utf-8") == page_text
+    assert done.stdout.strip() == "False"
 
 
 def test_importing_the_report_does_not_import_matplotlib() -> None:
@@ -80,11 +77,13 @@ def test_importing_the_report_does_not_import_matplotlib() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_drawing_leaves_matplotlibs_settings_alone(block: Block, header: Header) -> None:
+def test_drawing_again_gives_the_same_bytes_and_leaves_matplotlibs_settings_alone(
+    block: Block, header: Header, page_text: str
+) -> None:
     import matplotlib
 
     before = dict(matplotlib.rcParams)
-    render_html([block], header)
+    assert render_html([block], header) == page_text
     assert dict(matplotlib.rcParams) == before
 
 
@@ -107,8 +106,8 @@ def test_hostile_names_are_shown_and_never_obeyed(header: Header) -> None:
     assert "\\<script>" in marked
 
 
-def test_reasons_remarks_and_notes_are_rows(block: Block, header: Header) -> None:
-    text = " ".join(Page(render_html([block], header)).text)
+def test_reasons_remarks_and_notes_are_rows(block: Block, header: Header, page_text: str) -> None:
+    text = " ".join(Page(page_text).text)
     reason = "fold does not apply: fold needs two slots on every GPU and equal speeds"
     assert reason in text and reason in render_markdown([block], header)
     notes = {note for row in block.comparison.rows if row.result is not None for note in row.result.notes}
@@ -146,7 +145,7 @@ def test_a_page_where_every_method_fails(header: Header) -> None:
         ),
         PlacementInstance([[3, 2, 1]], gpus=3, slots=9, floor_tokens=2, steps=3, floor_rule="per_replica", name="full"),
         PlacementInstance([[1, 1]], gpus=2, slots=4, fill="at_most", name=""),
-        PlacementInstance([[1e300, 1e-300]], gpus=2, slots=2, name="far apart"),
+        PlacementInstance([[1e200, 1e-20]], gpus=2, slots=2, name="far apart"),
         PlacementInstance([[7, 3, 1]], gpus=2, slots=4, split="free", name="free split"),
     ],
     ids=lambda instance: instance.name or "nameless",
@@ -171,12 +170,12 @@ def test_a_big_instance_stays_small(header: Header) -> None:
     assert len(render_markdown([block], header)) < 20_000
 
 
-def test_a_browser_draws_the_page(block: Block, header: Header, tmp_path: Path) -> None:
+def test_a_browser_draws_the_page(page_text: str, tmp_path: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no Chromium on this machine: the page is only parsed, not drawn")
     page, picture = tmp_path / "page.html", tmp_path / "page.png"
-    page.write_text(render_html([block], header), encoding="utf-8")
+    page.write_text(page_text, encoding="utf-8")
     quiet = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
     options = f"--headless --no-sandbox {quiet} --disable-sync --hide-scrollbars --window-size=1100,2400".split()
     command = [browser, *options, f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={picture}", page.as_uri()]
