@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from moeopt.cli import units
-from moeopt.errors import Violations
+from moeopt.errors import InstanceError, Violation, Violations
 from moeopt.limits import Limits
 
 SHAPE, RULES, SOLVING, OUTPUT = "Shape", "Rules of the placement", "Solving", "Output"
@@ -59,9 +60,7 @@ class Shape:
     ] = None
     fill: Annotated[
         str | None,
-        typer.Option(
-            "--fill", help="all (default): no empty slot; at_most: empty slots allowed.", rich_help_panel=RULES
-        ),
+        typer.Option("--fill", help="all (default): no slot is empty; at_most: some may be.", rich_help_panel=RULES),
     ] = None
     allow_doubles: Annotated[
         bool,
@@ -178,6 +177,13 @@ class Output:
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.", rich_help_panel=OUTPUT)] = (
         False
     )
+
+    def refuse_taken(self) -> None:
+        """Say before the work, not after it, that the file is there already."""
+        if self.output is not None and not self.force and Path(self.output).exists():
+            rule = "exists and is never overwritten unasked"
+            fix = "Choose another name or give --force"
+            raise InstanceError([Violation("output", "", self.output, rule, fix)])
 
 
 @dataclass(frozen=True)
