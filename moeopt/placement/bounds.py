@@ -6,6 +6,7 @@
 | ``alone`` | every split, floor rule, speed and fill | the expert |
 | ``largest`` | even split, every speed (divided by the fastest) | none needed |
 | ``pigeonhole`` | even split, floor per expert, equal slots and speeds | threshold and a set of experts |
+| ``deals`` | groups on nodes that are alike, deals that can be listed | none needed |
 
 Proofs are in ``models/placement.md``. A bound of a flat placement holds for a hierarchical one too, which has fewer
 plans. Floating point only chooses what to certify; `check` recomputes every value in whole numbers and fractions.
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels.counts import greedy_counts
-from moeopt.placement import pigeonhole
+from moeopt.placement import deals, pigeonhole
 from moeopt.placement.instance import PlacementInstance
 
 
@@ -38,14 +39,18 @@ class LayerBound:
 def cheap(instance: PlacementInstance) -> list[LayerBound]:
     """Best of mean, one expert alone and largest replica, for each layer; milliseconds for a whole LLM.
 
+    Where groups are kept on nodes: the least over all deals of groups to nodes of the node that is worst off.
+
     >>> [bound.kind for bound in cheap(PlacementInstance([[5, 5, 5, 5], [9, 1, 1, 1]], gpus=4, slots=4))]
     ['mean', 'largest']
     """
+    if deals.enumerable(instance):
+        return [ranked.bound for ranked in rank_deals(instance, list(range(instance.num_layers)))]
     weights = instance.weights
     means = np.array([float(value) for value in _means(instance)])
     fastest = max(instance.speed)
     if instance.split == "even":
-        counts = greedy_counts(weights, instance.num_slots, _most(instance))
+        counts = greedy_counts(weights, instance.num_slots, most_replicas(instance))
         single = pieces(instance, counts).max(axis=1) / fastest
     else:
         heaviest = weights.argmax(axis=1)
@@ -64,6 +69,27 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
             other = LayerBound("alone", check(instance, row, certificate), certificate)
         bounds.append(max(mean, other, key=lambda bound: bound.value))
     return bounds
+
+
+@dataclass(frozen=True)
+class RankedDeals:
+    """All deals of one layer by rising bound, as indices into `deals.all_deals`; the bound that the first one gives."""
+
+    bound: LayerBound
+    order: list[int]
+    subset_values: list[Fraction]
+
+
+def rank_deals(instance: PlacementInstance, rows: list[int]) -> list[RankedDeals]:
+    """For some layers, every deal of groups to nodes by the bound of the node that is worst off."""
+    values = [bound.value for bound in cheap(deals.on_one_node(instance, rows))]
+    each = len(values) // len(rows)
+    ranked = []
+    for place in range(len(rows)):
+        mine = values[place * each : (place + 1) * each]
+        order, deciding = deals.least_worst(instance, mine)
+        ranked.append(RankedDeals(LayerBound("deals", mine[deciding], {"kind": "deals"}), order, mine))
+    return ranked
 
 
 def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective: float, gap: float = 0.0) -> LayerBound:
@@ -110,6 +136,8 @@ def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any
         return _alone(instance, row, expert) if 0 <= expert < instance.num_experts else None
     if kind == "largest" and instance.split == "even":
         return _largest(instance, row)
+    if kind == "deals" and deals.enumerable(instance):
+        return rank_deals(instance, [row])[0].bound.value
     if kind == "pigeonhole" and instance.split == "even" and instance.floor_rule == "per_expert" and instance.uniform:
         whole, denominator = _exact_weights(instance, row)
         threshold = Fraction(certificate["threshold"])
@@ -120,7 +148,7 @@ def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any
     return None
 
 
-def _most(instance: PlacementInstance) -> int:
+def most_replicas(instance: PlacementInstance) -> int:
     """Largest number of GPUs that can share one expert: every other expert needs a slot."""
     spare = instance.num_slots - instance.num_experts + 1
     usable = sum(count > 0 for count in instance.slots)
@@ -161,13 +189,13 @@ def _alone(instance: PlacementInstance, row: int, expert: int) -> Fraction:
     speeds = sorted(
         (Fraction(s) for s, count in zip(instance.speed, instance.slots, strict=True) if count), reverse=True
     )
-    speeds = speeds[: _most(instance)]
+    speeds = speeds[: most_replicas(instance)]
     floor_cost = Fraction(floor, denominator) / speeds[0]
     weight = Fraction(load if instance.floor_rule == "per_replica" else max(load, floor), denominator)
     if instance.split == "free":
         return max(weight / sum(speeds), floor_cost)
     if not instance.distinct:  # several replicas on the fastest GPU: only the share of one piece is sure
-        return max(weight / _most(instance) / speeds[0], floor_cost)
+        return max(weight / most_replicas(instance) / speeds[0], floor_cost)
     # r equal pieces on r different GPUs: the slowest of them decides, at best the r-th fastest
     return max(min(weight / (r * speed) for r, speed in enumerate(speeds, start=1)), floor_cost)
 
@@ -177,7 +205,7 @@ def _largest(instance: PlacementInstance, row: int) -> Fraction | None:
     whole, floor, denominator = instance.exact_loads
     per_replica = instance.floor_rule == "per_replica"
     loads = np.array([[int(a) if per_replica else max(int(a), floor) for a in whole[row].tolist()]], dtype=object)
-    most = _most(instance)
+    most = most_replicas(instance)
     counts = greedy_counts(loads.astype(np.float64), instance.num_slots, most)[0].tolist()
     top = max(Fraction(load, count) for load, count in zip(loads[0].tolist(), counts, strict=True))
     fastest = Fraction(max(instance.speed))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.documents import sha256
+from moeopt.documents import sha256, whole
 from moeopt.errors import Violations
 from moeopt.placement import checks
 from moeopt.workload.table import Loads, as_loads
@@ -267,8 +267,9 @@ class PlacementInstance:
         """L exact values ``sum_e w_e / sum_g speed_g``: the cost of every GPU in perfect balance."""
         whole, floor, denominator = self.exact_loads
         speed = sum(map(Fraction, self.speed))
-        rows = whole.tolist()
-        return tuple(Fraction(sum(max(a, floor) for a in row), denominator) / speed for row in rows)
+        fits = max(int(whole.max()), floor) * self.num_experts < 2**62
+        weights = np.maximum(whole if fits else whole.astype(object), floor)
+        return tuple(Fraction(int(total), denominator) / speed for total in weights.sum(axis=1))
 
     def to_dict(self, *, with_loads: bool = True) -> dict[str, Any]:
         """The document; every default is written out. Without loads it is what a plan embeds."""
@@ -302,9 +303,10 @@ class PlacementInstance:
     @cached_property
     def sha256(self) -> str:
         """Digest of the canonical document with loads and without the name, so that file formats do not matter."""
-        document = self.to_dict()
+        document = self.to_dict(with_loads=False)
         del document["name"]
-        return sha256(document)
+        rows = self.loads.tolist()
+        return sha256(document, loads=rows if self.loads.dtype == np.int64 else whole(rows))
 
     @classmethod
     def from_dict(cls, document: Any, source: str = "") -> PlacementInstance:

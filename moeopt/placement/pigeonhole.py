@@ -63,15 +63,20 @@ def _refuting_set(weights: NDArray[np.float64], num_gpus: int, slots: int, thres
     heavy = np.cumsum(weights[order])
     replicas = np.cumsum(least[order])
     light = np.concatenate([[0.0], np.cumsum(np.repeat(pieces[order][::-1], least[order][::-1]))])
-    gpus = np.arange(1, num_gpus + 1)
-    others = gpus[None, :] * slots - spare - replicas[:, None]  # (E, G) other pieces that must lie on u GPUs
-    total = heavy[:, None] + light[np.clip(others, 0, len(light) - 1)]
-    fits = total <= gpus[None, :] * threshold * (1 + 1e-11)
-    possible = (gpus[None, :] * slots >= replicas[:, None]) & (gpus[None, :] <= replicas[:, None] + spare)
+    widest = np.minimum(replicas + spare, num_gpus)
+    others = np.clip(widest * slots - spare - replicas, 0, len(light) - 1)
+    hopeful = np.flatnonzero(heavy + light[others] > widest * threshold * (1 + 1e-11))  # the widest spread fails
+    if not len(hopeful):
+        return None
+    heavy, replicas = heavy[hopeful, None], replicas[hopeful, None]
+    gpus = np.arange(1, num_gpus + 1)[None, :]
+    others = np.clip(gpus * slots - spare - replicas, 0, len(light) - 1)  # other pieces that must lie on u GPUs
+    fits = heavy + light[others] <= gpus * threshold * (1 + 1e-11)
+    possible = (gpus * slots >= replicas) & (gpus <= replicas + spare)
     refuted = ~(fits & possible).any(axis=1)
     if not refuted.any():
         return None
-    return sorted(int(expert) for expert in order[: int(refuted.argmax()) + 1])
+    return sorted(int(expert) for expert in order[: int(hopeful[refuted.argmax()]) + 1])
 
 
 def proves(weights: Sequence[int], num_gpus: int, slots: int, threshold: Fraction, experts: Sequence[int]) -> bool:

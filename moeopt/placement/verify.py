@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,15 +35,18 @@ class Evaluation:
     ideal: tuple[Fraction, ...]
     gpu_cost: NDArray[np.float64]
 
-    @property
+    @cached_property
     def objective(self) -> Fraction:
         """``sum_l max_g C_lg``, exact."""
         return sum(self.max_load, Fraction(0))
 
-    @property
+    @cached_property
     def imbalance(self) -> tuple[float, ...]:
         """L values of max / ideal, 1.0 for an idle layer."""
-        return tuple(float(top / even) if even else 1.0 for top, even in zip(self.max_load, self.ideal, strict=True))
+        return tuple(
+            (top.numerator * even.denominator) / (top.denominator * even.numerator) if even else 1.0
+            for top, even in zip(self.max_load, self.ideal, strict=True)
+        )
 
     @property
     def imbalance_mean(self) -> float:
@@ -91,7 +95,7 @@ def _evaluate_even(instance: PlacementInstance, plan: Placement) -> Evaluation:
     loads, floor, denominator = instance.exact_loads
     slots = plan.slot_expert
     replicas = plan.replicas(instance.num_experts)
-    common = [math.lcm(*np.unique(row).tolist()) for row in replicas]
+    common = [math.lcm(*set(row)) for row in replicas.tolist()]
     if instance.floor_rule == "per_expert" and floor:
         loads, floor = np.maximum(loads, floor), 0
     biggest = max(int(loads.max()), floor) * max(common) * instance.num_slots
@@ -111,7 +115,9 @@ def _evaluate_even(instance: PlacementInstance, plan: Placement) -> Evaluation:
 def _judge_totals(instance: PlacementInstance, totals: NDArray[Any], denominators: list[int]) -> Evaluation:
     if len(set(instance.speed)) == 1:
         speed = Fraction(instance.speed[0])
-        tops = [Fraction(int(row.max()), bottom) / speed for row, bottom in zip(totals, denominators, strict=True)]
+        tops = [Fraction(int(top), bottom) for top, bottom in zip(totals.max(axis=1), denominators, strict=True)]
+        if speed != 1:
+            tops = [top / speed for top in tops]
     else:
         speeds = [Fraction(value) for value in instance.speed]
         tops = [

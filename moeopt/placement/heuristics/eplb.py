@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from moeopt.kernels.counts import greedy_counts
 from moeopt.kernels.lpt import pack
+from moeopt.placement.deals import gpus_of_node, group_members
 from moeopt.placement.heuristics.doubles import replace_doubles
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
@@ -41,7 +42,7 @@ def balanced(instance: PlacementInstance, *, avoid_doubles: bool) -> NDArray[np.
     out = np.empty((instance.num_layers, instance.num_slots), dtype=np.int32)
     rows = np.arange(instance.num_layers)[:, None]
     for node, experts in zip(instance.node_ids, deal_groups(instance), strict=True):
-        gpus = [gpu for gpu, home in enumerate(instance.node) if home == node]
+        gpus = gpus_of_node(instance, node)
         inside = _pack_gpus(instance, instance.weights[rows, experts], gpus, avoid_doubles)
         out[:, slots_of(instance, gpus)] = np.take_along_axis(experts, inside.astype(np.int64), axis=1)
     return out
@@ -70,18 +71,10 @@ def deal_groups(instance: PlacementInstance) -> list[NDArray[np.int64]]:
     num_nodes, num_groups = len(instance.node_ids), len(members)
     sums = instance.weights[:, members].sum(axis=2)  # (L, Q)
     ones = np.ones(sums.shape, dtype=np.int64)
-    speed = [
-        sum(s for s, home in zip(instance.speed, instance.node, strict=True) if home == n) for n in instance.node_ids
-    ]
+    speed = [sum(instance.speed[gpu] for gpu in gpus_of_node(instance, node)) for node in instance.node_ids]
     dealt = pack(sums, ones, [num_groups // num_nodes] * num_nodes, speed, distinct=False)  # (L, Q) by node
     per_node = dealt.reshape(len(sums), num_nodes, -1)
     return [members[np.sort(per_node[:, node], axis=1)].reshape(len(sums), -1) for node in range(num_nodes)]
-
-
-def group_members(instance: PlacementInstance) -> NDArray[np.int64]:
-    """(Q, E/Q) experts of each group, groups by ascending id."""
-    groups = np.array(instance.groups)
-    return np.array([np.flatnonzero(groups == group) for group in np.unique(groups)])
 
 
 def raw_applies(instance: PlacementInstance) -> str | None:
@@ -106,14 +99,14 @@ def eplb_raw(instance: PlacementInstance, context: Context) -> Outcome[Placement
     num_layers = instance.num_layers
     if num_nodes > 1:
         members = group_members(instance)
-        sums = np.add.reduce(weights[:, members], axis=2, dtype=np.float32)
-        experts = members[_raw_pack(sums, num_nodes)].reshape(num_layers * num_nodes, -1)
+        sums = weights[:, members].sum(axis=2)
+        experts = members[_raw_pack(sums.astype(np.float32), num_nodes)].reshape(num_layers * num_nodes, -1)
     else:
         experts = np.tile(np.arange(instance.num_experts), (num_layers, 1))
     inside = weights.reshape(num_layers, 1, -1).repeat(num_nodes, axis=1).reshape(len(experts), -1)
     loads = np.take_along_axis(inside, experts, axis=1)
     phys, counts = _raw_replicate(loads, instance.num_slots // num_nodes)
-    pieces = np.take_along_axis(loads / counts.astype(np.float32), phys, axis=1)
+    pieces = np.take_along_axis(np.divide(loads, counts, dtype=np.float32), phys, axis=1)
     order = _raw_pack(pieces, instance.num_gpus // num_nodes)
     placed = np.take_along_axis(experts, np.take_along_axis(phys, order, axis=1), axis=1)
     return Outcome(Placement.of(placed.reshape(num_layers, -1)), notes=list(instance.notes))

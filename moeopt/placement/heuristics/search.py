@@ -16,8 +16,9 @@ from moeopt.kernels.counts import greedy_counts
 from moeopt.kernels.lpt import pack
 from moeopt.kernels.packing import FORBIDDEN, PINNED
 from moeopt.placement import bounds as lower
+from moeopt.placement import deals
 from moeopt.placement.feasible import allowed_pairs, fill
-from moeopt.placement.heuristics import deals, eplb, fold
+from moeopt.placement.heuristics import eplb, fold
 from moeopt.placement.heuristics.deep import Found, Part, deepen, ready
 from moeopt.placement.heuristics.doubles import replace_doubles
 from moeopt.placement.instance import PlacementInstance
@@ -34,6 +35,13 @@ def applies(instance: PlacementInstance) -> str | None:
     if instance.hierarchical and instance.constrained:
         return "search keeps groups or pins, not both at once; use exact"
     return None
+
+
+def search_any(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
+    """`search` where it applies; elsewhere any plan that keeps the rules, which `exact` goes on from."""
+    if applies(instance) is None:
+        return search(instance, context)
+    raise NotApplicable("groups and pins together have no method yet that finds a first plan")
 
 
 def search(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
@@ -64,6 +72,7 @@ class _Run:
     def __post_init__(self) -> None:
         gap = self.context.limits.gap
         self.gap = DEFAULT_GAP if gap is None else gap
+        self.slack = max(self.gap * (1 - 1e-6), 5e-10)
         self.scale = np.array([float(value) for value in self.instance.ideal])
         self.scale[self.scale == 0] = 1.0
         self.rule = _rules(self.instance)
@@ -106,17 +115,17 @@ class _Run:
             )
             return
         self._note_interpreter()
-        ranked = deals.ranked_deals(self.instance) if deals.enumerable(self.instance) else None
-        if self.instance.hierarchical and ranked is None:
+        if self.instance.hierarchical and not deals.enumerable(self.instance):
             self.notes.append(
-                "more deals of groups to nodes than can be listed: only the largest-first deal is searched"
+                "nodes differ, or groups can be dealt to them in too many ways to list: only the largest-first deal "
+                "is searched, and the bound is that of a placement without groups"
             )
         for row in range(self.instance.num_layers):
             if deadline.passed():
                 self.stop = Stop.TIME
                 return
-            if ranked is not None or self.instance.hierarchical:
-                self._deepen_nodes(row, None if ranked is None else ranked[row])
+            if self.instance.hierarchical:
+                self._deepen_nodes(row)
             else:
                 self._deepen_layer(row)
             self.context.report(row + 1, self.instance.num_layers)
@@ -135,30 +144,42 @@ class _Run:
         if found.cost > self._goal(row) and self.stop is not Stop.TIME:
             self.stop = Stop.TIME if found.out_of_time else Stop.ITERATIONS
 
-    def _deepen_nodes(self, row: int, ranked: list[tuple[float, deals.Deal]] | None) -> None:
+    def _deepen_nodes(self, row: int) -> None:
         """Search the nodes of one deal after another; a set of groups is searched once per layer."""
         instance = self.instance
-        members = eplb.group_members(instance)
+        members = deals.group_members(instance)
         known: dict[tuple[int, ...], Found] = {}
-        for bound, deal in (ranked or [(0.0, self._deal_of(row))])[:MOST_TRIED_DEALS]:
+        for bound, deal in self._deals(row):
             if self._certified(row) or bound >= self.cost[row] * (1 - self.gap):
                 break
             held = np.empty(instance.num_slots, dtype=np.int64)
             worst = 0.0
             for node, groups in zip(instance.node_ids, deal, strict=True):
-                gpus = [gpu for gpu, home in enumerate(instance.node) if home == node]
+                gpus = deals.gpus_of_node(instance, node)
                 experts = members[list(groups)].ravel()
                 part = self._part(row, experts, gpus)
                 if groups not in known or not deals.alike(instance):
                     known[groups] = self._search_node(part, max(bound, float(self.bounds[row].value)), row)
                 found = known[groups]
                 worst = max(worst, found.cost)
-                held[eplb.slots_of(instance, gpus)] = experts[found.held]
+                held[eplb.slots_of(instance, gpus)] = np.append(experts, -1)[found.held]
             if worst * self.scale[row] < self.cost[row]:
                 self.held[row], self.cost[row] = held, worst * self.scale[row]
                 self._incumbent()
         if not self._certified(row) and self.stop is not Stop.TIME:
             self.stop = Stop.TIME if self.context.deadline.passed() else Stop.ITERATIONS
+
+    def _deals(self, row: int) -> list[tuple[float, deals.Deal]]:
+        """The most promising deals of a layer with their bounds; where they cannot be listed, the incumbent's own."""
+        instance = self.instance
+        if not deals.enumerable(instance):
+            return [(0.0, self._deal_of(row))]
+        ranked = lower.rank_deals(instance, [row])[0]
+        subsets = deals.subsets(instance)
+        value = dict(zip(subsets, ranked.subset_values, strict=True))
+        everything = deals.all_deals(len(set(instance.groups or ())), len(instance.node_ids))
+        tried = [everything[place] for place in ranked.order[:MOST_TRIED_DEALS]]
+        return [(float(max(value[groups] for groups in deal)), deal) for deal in tried]
 
     def _search_node(self, part: Part, floor: float, row: int) -> Found:
         """One node alone; it need not get below what the busiest node must carry anyhow."""
@@ -172,7 +193,7 @@ class _Run:
         )
         held = replace_doubles(alone, start)[0][0].astype(np.int64)
         own = float(lower.cheap(alone)[0].value)
-        goal = max(own, floor / self.scale[row]) / (1 - self.gap) * (1 - 1e-9)
+        goal = max(own, floor / self.scale[row]) / (1 - self.slack)
         return self._deepen(part, held, goal, row)
 
     def _deepen(self, part: Part, start: NDArray[np.int64], goal: float, row: int) -> Found:
@@ -222,7 +243,7 @@ class _Run:
 
     def _goal(self, row: int) -> float:
         """Cost, scaled, at which the gap is certified; a hair less, as the referee computes exactly."""
-        return float(self.bounds[row].value) / float(self.scale[row]) / (1 - self.gap) * (1 - 1e-9)
+        return float(self.bounds[row].value) / float(self.scale[row]) / (1 - self.slack)
 
     def _certified(self, row: int) -> bool:
         return bool(self.cost[row] / self.scale[row] <= self._goal(row)) or self.cost[row] == 0

@@ -1,0 +1,33 @@
+"""Compile what is compiled, so that no later call has to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from moeopt.kernels import packing
+from moeopt.kernels._jit import KERNELS, has_numba
+
+
+def warmup() -> list[str]:
+    """Call every kernel once; what was done, one line each.
+
+    The compiled code stays in numba's cache folder for later processes, where that folder can be written.
+    """
+    if not has_numba():
+        return ["numba is not installed: the search is interpreted; pip install 'moeopt[fast]' makes it fast"]
+    loads = np.array([3.0, 2.0, 1.0])
+    layer = packing.Layer(
+        loads,
+        0.0,
+        np.array([0, 0, 1, 1], dtype=np.int64),
+        np.array([0, 2, 4], dtype=np.int64),
+        np.ones(2),
+        np.zeros((0, 0), dtype=np.int8),
+        True,
+        2,
+        -1,
+    )
+    held = np.array([0, 1, 0, 2], dtype=np.int64)
+    packing.improve(layer, held, held.copy(), 0.0, 2, 1e3, packing.remember(2.5, 0.0), np.array([7], dtype=np.int64))
+    where = "kept for later processes" if packing.improve.cached else "not kept: no folder for it can be written"
+    return [f"{len(KERNELS)} kernels compiled, {where}"]
