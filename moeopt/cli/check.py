@@ -122,7 +122,7 @@ def _show(facts: dict[str, Any], experts: int, gpus: int, layers: int, say: Say)
     from moeopt.cli.tables import table
 
     memory = "slot_bytes" in facts
-    made = table(f"slot totals that work for {experts} experts on {gpus} GPUs", "slots", "slots a GPU",
+    made = table("", "slots", "slots a GPU",
                  "redundant experts", *(("memory a GPU",) if memory else ()))  # fmt: skip
     for row in facts["feasible_slots"]:
         cells = [_bytes(facts["slot_bytes"] * row["slots_per_gpu"])] if memory else []
@@ -130,6 +130,7 @@ def _show(facts: dict[str, Any], experts: int, gpus: int, layers: int, say: Say)
     if facts["ok"]:
         each, more = facts["slots_per_gpu"], facts["redundant_experts"]
         say.show(f"ok: {each:g} slots a GPU, {more} redundant experts")
+    say.show(f"slot totals that work for {experts} experts on {gpus} GPUs:")
     say.show(made)
     if memory:
         say.show(

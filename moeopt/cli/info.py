@@ -38,7 +38,11 @@ def info(
     from moeopt.cli.tables import table
 
     columns = list(next(iter(rows.values())))
-    made = table("", topic.removesuffix("s"), *(column.replace("_", " ") for column in columns))
+    made = table(
+        "",
+        "package" if topic == "versions" else topic.removesuffix("s"),
+        *(column.replace("_", " ") for column in columns),
+    )
     for name, row in rows.items():
         made.add_row(name, *("-" if row[column] is None else str(row[column]) for column in columns))
     for column in made.columns[1:]:
@@ -94,7 +98,7 @@ def _versions() -> dict[str, Any]:
     from moeopt.versions import versions
 
     packages = ("numpy", "scipy", "networkx", "pulp", "highspy", "pydantic", "typer", "rich", "matplotlib", "numba")
-    return {name: {"version": version} for name, version in versions(*packages).items()}
+    return {name: {"installed": version} for name, version in versions(*packages).items()}
 
 
 TOPICS: dict[str, Callable[[], dict[str, Any]]] = {

@@ -42,6 +42,7 @@ def place(
     from moeopt.cli.solving import solve, worse_than_eplb
     from moeopt.documents import write_file
 
+    solving.limits()  # a slip in an option is said before any work
     output.refuse_taken()
     instance = read_instance(input, shape, say)
     result = solve(instance, method, solving, say)

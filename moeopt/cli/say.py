@@ -45,7 +45,12 @@ class Say:
             console = _console(sys.stdout)
             with console.capture() as captured:
                 console.print(what)
-            _write(captured.get())
+            lines = captured.get().strip("\n").split("\n")
+            while lines and not lines[0].strip():
+                del lines[0]
+            while lines and not lines[-1].strip():
+                del lines[-1]
+            _write("\n".join(line.rstrip() for line in lines) + "\n")
 
     def line(self, text: str) -> None:
         """One line on standard output, also when quiet."""

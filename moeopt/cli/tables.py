@@ -43,7 +43,7 @@ def table(title: str, *columns: str) -> Table:
     from rich import box
     from rich.table import Table
 
-    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    made = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
         made.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     return made

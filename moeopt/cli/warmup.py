@@ -13,12 +13,12 @@ moeopt warmup"""
 @verb
 def warmup(say: Say) -> int:
     """Compile every kernel and keep the code on disk; without numba, say how to install it."""
-    from moeopt.kernels._jit import has_numba
+    from moeopt.kernels import packing
     from moeopt.kernels.warmup import warmup as compile_all
 
-    if not has_numba():
-        say.show("numba is missing, the search is interpreted and slower: pip install 'moeopt[fast]'")
-        return DONE
     for line in compile_all():
         say.show(line)
+    cache = getattr(getattr(packing.improve.compiled, "stats", None), "cache_path", None)
+    if cache is not None and packing.improve.cached:
+        say.show(f"compiled code lies in {cache}")
     return DONE
