@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from moeopt.placement import exact
 from moeopt.placement.heuristics import eplb, fold, search, simple
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
@@ -36,6 +37,8 @@ for _method in (
     Method("eplb_raw", eplb.eplb_raw, "the public rule to the slot, in float32", "baseline", eplb.raw_applies),
     Method("fold", fold.fold, "two slots a GPU: heaviest with lightest", "heuristic", fold.applies),
     Method("search", search.search, "counts and packing together, never worse than eplb", "heuristic", search.applies),
+    Method("exact", exact.solve_exact, "search, then a mixed-integer programme", "exact when it ends", search.applies),
+    Method("auto", exact.solve_auto, "search; exact where a layer is small and open", "as reached", search.applies),
 ):
     house(_method)
 

@@ -280,7 +280,7 @@ def solve_exact(instance: PlacementInstance, context: Context) -> Outcome[Placem
     """Search first, then prove or improve layer by layer with a MILP solver in a child process."""
     gap = context.limits.gap or 0.0
     inner = replace(context, limits=replace(context.limits, gap=gap), on_progress=None)
-    outcome = search.search_any(instance, inner)
+    outcome = search.search(instance, inner)
     return prove(instance, context, outcome, gap)
 
 
@@ -438,7 +438,7 @@ AUTO_NODES = 20_000
 
 def solve_auto(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
     """Search to a certified gap (0.1 % by default); small layers that it leaves open go to the exact programme."""
-    outcome = search.search_any(instance, context)
+    outcome = search.search(instance, context)
     if instance.num_experts * instance.num_gpus > AUTO_SIZE or outcome.stop in (Stop.INTERRUPTED, Stop.TIME):
         return outcome
     limits = context.limits

@@ -33,15 +33,8 @@ MOST_TRIED_DEALS = 8
 def applies(instance: PlacementInstance) -> str | None:
     """Pins are searched flat only."""
     if instance.hierarchical and instance.constrained:
-        return "search keeps groups or pins, not both at once; use exact"
+        return "groups on nodes and pins or prohibitions cannot be kept at once yet; leave one of them out"
     return None
-
-
-def search_any(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
-    """`search` where it applies; elsewhere any plan that keeps the rules, which `exact` goes on from."""
-    if applies(instance) is None:
-        return search(instance, context)
-    raise NotApplicable("groups and pins together have no method yet that finds a first plan")
 
 
 def search(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
