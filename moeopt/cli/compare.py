@@ -54,6 +54,10 @@ def compare(
 
     limits = solving.limits()
     output.refuse_taken()
+    if output.output is not None:
+        from moeopt.report import format_of
+
+        format_of(output.output)  # an ending of no format is said before the work
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if gate.fail_if_worse and RIVAL not in names:
         names.append(RIVAL)

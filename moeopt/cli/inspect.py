@@ -169,7 +169,7 @@ def _show(facts: dict[str, Any], say: Say) -> None:
         lines.append(f"  shape      {facts['layers']} layers, {facts['experts']} experts{steps}; "
                      f"layer ids {_ranges(ids)}")  # fmt: skip
         lines.append(
-            f"  tokens     {tokens(facts['tokens'])} selections in all, {facts['zero_cells']} of {cells} cells 0"
+            f"  tokens     {tokens(facts['tokens'])} selections in all, {facts['zero_cells']} of {cells} cells are 0"
         )
     lines.extend(f"  note       {note}" for note in facts["notes"])
     say.show("\n".join(lines))

@@ -130,7 +130,7 @@ def read_result(document: Any, source: str = "") -> ResultDocument:
     except ValidationError as error:
         for fault in error.errors():
             path = [str(part) for part in fault["loc"]] or ["document"]
-            value = "..." if isinstance(fault["input"], Mapping | Sequence) else fault["input"]
+            value = "..." if isinstance(fault["input"], dict | list | tuple) else repr(fault["input"])
             rule, fix = fault["msg"][0].lower() + fault["msg"][1:], ""
             if fault["type"] == "extra_forbidden":
                 rule, fix = "is not a field of this document", "Leave it out"
