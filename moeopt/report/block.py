@@ -1,0 +1,58 @@
+"""What a report is made of: one block an instance, and a header that says how to make the same again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from moeopt.errors import Violations
+from moeopt.placement.instance import PlacementInstance
+from moeopt.registry import Comparison
+from moeopt.versions import versions as current_versions
+
+
+@dataclass(frozen=True)
+class Block:
+    """One instance and the methods that were compared on it.
+
+    Raises
+    ------
+    InstanceError
+        The comparison is of another problem or of another instance, by digest.
+    """
+
+    instance: PlacementInstance
+    comparison: Comparison
+
+    def __post_init__(self) -> None:
+        check = Violations()
+        if self.comparison.problem != "placement":
+            rule = "is a problem this report has no tables for"
+            check.add("comparison.problem", repr(self.comparison.problem), rule=rule, fix="Give a placement comparison")
+        digest = self.comparison.instance.get("sha256", self.instance.sha256)  # absent where no method answered
+        if digest != self.instance.sha256:
+            rule = f"does not belong to the instance, whose digest is {self.instance.sha256}"
+            check.add("comparison.instance.sha256", str(digest), rule=rule, fix="Give the instance that was compared")
+        check.raise_if_any()
+
+
+@dataclass(frozen=True)
+class Header:
+    """How the report was made.
+
+    Parameters
+    ----------
+    command
+        What to type to make it again.
+    seed
+        The seed of every method.
+    versions
+        Packages that had a hand in it; by default moeopt, Python and numpy.
+    created
+        A time stamp, where one is wanted: without it equal inputs give equal bytes, measured times apart.
+    """
+
+    command: str
+    seed: int = 0
+    versions: Mapping[str, str] = field(default_factory=lambda: current_versions("numpy"))
+    created: str | None = None

@@ -1,0 +1,144 @@
+"""The table of methods: columns, cells and footnotes, the same in HTML and Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from moeopt.report import words
+from moeopt.report.summary import RowSummary, Summary
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of numbers; columns of one `group` stand together under its name."""
+
+    group: str
+    head: str
+    cell: Callable[[RowSummary], str]
+    bound: str = ""
+
+    @property
+    def title(self) -> str:
+        """Group and head in one line."""
+        return f"{self.group}, {self.head}" if self.group and self.head else self.group or self.head
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table: ``best``, ``plan``, ``broken`` (a rule), ``none`` (no plan) or ``bound``.
+
+    Parameters
+    ----------
+    cells
+        One a column; empty for a line without a plan, whose `remark` says why.
+    """
+
+    kind: str
+    method: str
+    cells: tuple[str, ...]
+    remark: str = ""
+
+
+def columns(summary: Summary) -> list[Column]:
+    """Every column, the bound's own cell with it."""
+    tops = [row.objective for row in summary.rows] + [row.lower_bound for row in summary.rows]
+    places = words.decimals_for([*tops, summary.comparison.lower_bound])
+    floor = words.amount(summary.comparison.lower_bound, places)
+    least = summary.bound_imbalance
+    mean, worst = (None, None) if least is None else (float(least.mean()), float(least.max()))
+    layers = summary.instance.num_layers
+    excess = None if mean is None else mean - 1.0
+    reciprocal = None if least is None else float((1.0 / least).mean()) if least.all() else None
+
+    def certified(row: RowSummary) -> str:
+        return words.NONE if row.layers_certified is None else f"{row.layers_certified} / {layers}"
+
+    def whole(value: int | None) -> str:
+        return words.NONE if value is None else f"{value:,}"
+
+    return [
+        Column(f"Objective ({summary.unit})", "", lambda row: words.amount(row.objective, places), floor),
+        Column("Imbalance", "mean", lambda row: words.ratio(row.figure("imbalance_mean")), words.ratio(mean)),
+        Column("Imbalance", "worst layer", lambda row: words.ratio(row.imbalance_worst), words.ratio(worst)),
+        Column("Lower bound", "own", lambda row: words.amount(row.lower_bound, places)),
+        Column("Gap to best bound", "mean", lambda row: words.percent(row.gap_mean)),
+        Column("Gap to best bound", "worst layer", lambda row: words.percent(row.gap_worst)),
+        Column("Layers certified", "", certified),
+        Column("Replicas", "most of an expert", lambda row: whole(row.max_replicas)),
+        Column("Replicas", "redundant", lambda row: whole(row.redundant_slots)),
+        Column(
+            "Like-named figures",
+            "imbalance_total",
+            lambda row: words.ratio(row.figure("imbalance_total")),
+            words.ratio(summary.bound_total),
+        ),
+        Column(
+            "Like-named figures",
+            "mean_over_max",
+            lambda row: words.ratio(row.figure("mean_over_max")),
+            words.ratio(reciprocal),
+        ),
+        Column("Like-named figures", "excess", lambda row: words.ratio(row.figure("excess")), words.ratio(excess)),
+        Column("Time", "", lambda row: words.seconds(row.runtime_s)),
+    ]
+
+
+def lines(summary: Summary) -> list[Line]:
+    """A line for each method in the order given, and the bound."""
+    found = []
+    shown = columns(summary)
+    for row in summary.rows:
+        if row.solution is None:
+            found.append(Line("none", row.method, (), row.reason))
+            continue
+        kind = "best" if row.best else "broken" if row.remark else "plan"
+        found.append(Line(kind, row.method, tuple(column.cell(row) for column in shown), row.remark))
+    if summary.comparison.lower_bound is not None:
+        said = "proven: no plan is below" if summary.bound_kind == "certified" else "a solver's claim, not checked"
+        found.append(Line("bound", "bound", tuple(column.bound for column in shown), said))
+    return found
+
+
+def footnotes(summary: Summary) -> list[tuple[str, str]]:
+    """What each column means, with its formula; C is the cost of a GPU in a layer."""
+    speed = " / speed of GPU g" if len(set(summary.instance.speed)) > 1 else ""
+    cost = f"C(l,g) = tokens on GPU g in layer l{speed}"
+    if summary.instance.floor_tokens:
+        cost += ", each expert or replica counted as its load or the floor, whichever is larger"
+    return [
+        (
+            "Objective",
+            f"sum over layers l of max over GPUs g of C(l,g), where {cost}. Tokens over the window, not time.",
+        ),
+        ("Imbalance", "max over g of C(l,g) / ideal(l), where ideal(l) is the cost of every GPU in perfect balance."),
+        ("Lower bound", "what the method's own certificates prove; the best of all is the line “bound”."),
+        (
+            "Gap",
+            "(max over g of C(l,g) - bound(l)) / max over g of C(l,g), where bound(l) is the largest bound of any "
+            "method on layer l. None is given for a plan that breaks a rule: the bounds are for plans that keep it.",
+        ),
+        ("Certified", f"layers with a gap of at most {words.CERTIFIED} to a bound that was checked exactly."),
+        ("Redundant", "replicas beyond the first of each expert, in the layer that has most of them."),
+        ("imbalance_total", "(sum over l of max over g of C(l,g)) / (sum over l of ideal(l)): layers run in turn."),
+        ("mean_over_max", "mean over l of ideal(l) / max over g of C(l,g); 1 is perfect, and larger is better."),
+        ("excess", "imbalance mean - 1; 0 is perfect."),
+        ("Time", "measured on the machine that made this report, the referee's work and the bounds included."),
+    ]
+
+
+LIKE_NAMED = (
+    "Serving engines log figures under like names that are not the same figure: imbalance_total, mean_over_max and "
+    "excess are given so that each can be compared with its own kind."
+)
+
+
+def notes(summary: Summary) -> list[tuple[str, list[str]]]:
+    """What happened and was not asked for: each note once, with the methods it is of (none: of all)."""
+    of_all = list(summary.instance.notes)
+    found: dict[str, list[str]] = {note: [] for note in of_all}
+    for row in summary.rows:
+        for note in row.result.notes if row.result is not None else ():
+            if note not in of_all:
+                found.setdefault(note, []).append(row.method)
+    return list(found.items())

@@ -1,0 +1,228 @@
+"""Numbers and sentences for people: rounding that never flatters, and words no stronger than the argument."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from moeopt.placement.instance import PlacementInstance
+from moeopt.report.summary import CERTIFIED_GAP, RowSummary, Summary
+
+NONE = "–"
+"""What a table shows where there is no number."""
+
+
+CERTIFIED = f"{CERTIFIED_GAP * 100:g} %"
+"""The gap up to which a layer counts as certified, as text."""
+
+
+class Name(str):
+    """A piece of text that is a name from the input: shown in type of its own, never read as markup."""
+
+
+Text = Sequence[str]
+"""A sentence in pieces; those of type `Name` are names."""
+
+
+def amount(value: float | None, decimals: int = 1) -> str:
+    """Group thousands; whole numbers without decimals when `decimals` is 0.
+
+    >>> amount(1234567.25), amount(12, 0), amount(3e18)
+    ('1,234,567.2', '12', '3.00000e+18')
+    """
+    if value is None:
+        return NONE
+    return f"{value:.5e}" if abs(value) >= 1e15 else f"{value:,.{decimals}f}"
+
+
+def decimals_for(values: Iterable[float | None]) -> int:
+    """Decimals that give a column six significant digits, none when all entries are whole.
+
+    >>> decimals_for([1.5, 22.25]), decimals_for([10, 20]), decimals_for([40594.125])
+    (4, 0, 1)
+    """
+    known = [abs(value) for value in values if value is not None]
+    if all(value.is_integer() for value in map(float, known)):
+        return 0
+    largest = max(known)
+    return min(max(5 - math.floor(math.log10(largest)), 1), 9) if largest > 0 else 1
+
+
+def ratio(value: float | None) -> str:
+    """Four decimals.
+
+    >>> ratio(1.00678)
+    '1.0068'
+    """
+    return NONE if value is None else f"{value:.4f}"
+
+
+def percent(value: float | None) -> str:
+    """Two decimals below ten percent, and what is not zero never looks like zero.
+
+    >>> percent(0.0), percent(1e-7), percent(0.0195), percent(0.7478)
+    ('0 %', '<0.01 %', '1.95 %', '74.8 %')
+    """
+    if value is None:
+        return NONE
+    if value == 0:
+        return "0 %"
+    if 0 < value < 5e-5:
+        return "<0.01 %"
+    return f"{value:.2%}".replace("%", " %") if value < 0.0995 else f"{value:.1%}".replace("%", " %")
+
+
+def percent_up(value: float) -> str:
+    """As `percent`, rounded up: for "at most".
+
+    >>> percent_up(0.0), percent_up(1e-7), percent_up(0.01951)
+    ('0 %', '0.01 %', '1.96 %')
+    """
+    step = 1e4 if value < 0.0995 else 1e3
+    return percent(math.ceil(value * step - 1e-9) / step)
+
+
+def seconds(value: float | None) -> str:
+    """Three significant digits in a unit that fits.
+
+    >>> seconds(0.0072), seconds(16.98), seconds(0.0000005), seconds(5000)
+    ('7.20 ms', '17.0 s', '0.00 ms', '5,000 s')
+    """
+    if value is None:
+        return NONE
+    number, unit = (value * 1e3, "ms") if value < 1 else (value, "s")
+    digits = 2 if number < 10 else 1 if number < 100 else 0
+    return f"{number:,.{digits}f} {unit}"
+
+
+def count(number: int, word: str) -> str:
+    """A number and its noun.
+
+    >>> count(1, "layer"), count(2, "layer")
+    ('1 layer', '2 layers')
+    """
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def listed(names: Sequence[str]) -> list[str]:
+    """Names as pieces of a sentence: a, b and c."""
+    pieces: list[str] = []
+    for index, name in enumerate(names):
+        if index:
+            pieces.append(" and " if index == len(names) - 1 else ", ")
+        pieces.append(Name(name))
+    return pieces
+
+
+def verdict(summary: Summary) -> list[Text]:
+    """What is best, by how much, and how far from the proven bound at most."""
+    best = summary.best
+    if best is None:
+        return [*_no_plan(summary), *_idle(summary)]
+    return [_best(summary, best), *_against(summary, best), *_bounded(summary, best), *_idle(summary)]
+
+
+def _best(summary: Summary, best: RowSummary) -> Text:
+    solved = [row for row in summary.rows if row.solution is not None and not row.remark]
+    rest = [row.method for row in solved if row is not best and row.objective == best.objective]
+    head = "The best of " + count(len(solved), "plan") + " is that of " if len(solved) > 1 else "The only plan is by "
+    pieces = [head, Name(best.method)]
+    if rest:
+        pieces += [" (", *listed(rest), f" {'reaches' if len(rest) == 1 else 'reach'} the same objective)"]
+    mean, worst = best.figure("excess"), best.imbalance_worst
+    assert mean is not None and worst is not None and best.imbalance is not None
+    if worst == 1.0:
+        return [*pieces, ": every GPU carries the same in every layer."]
+    pieces.append(f": its busiest GPU costs {percent(mean)} more than in perfect balance")
+    if summary.instance.num_layers > 1:
+        layer = summary.instance.layers[int(best.imbalance.argmax())]
+        pieces.append(f" as a mean over layers, and {percent(worst - 1)} more on the worst one, layer {layer}")
+    return [*pieces, "."]
+
+
+def _against(summary: Summary, best: RowSummary) -> list[Text]:
+    other = summary.legal("eplb", "contiguous")
+    if other is None or other.objective is None or best.objective is None:
+        return []
+    what = "the public rule, " if other.method == "eplb" else "experts in order, "
+    if other is best:
+        return [["No other method here beats ", what, Name(other.method), "."]] if len(summary.rows) > 1 else []
+    if other.objective == best.objective:
+        return []
+    less = (other.objective - best.objective) / other.objective
+    start = "Summed over layers, its" if summary.instance.num_layers > 1 else "Its"
+    pieces = [f"{start} busiest GPU costs {percent(less)} less than with ", what, Name(other.method)]
+    return [[*pieces, f" ({percent(other.figure('excess'))} over perfect balance)."]]
+
+
+def _bounded(summary: Summary, best: RowSummary) -> list[Text]:
+    if best.gap is None or best.gap_worst is None or best.layer_gap is None:
+        return [["No bound is known: how much better a plan could be is open."]]
+    source = "bounds that were checked exactly" if summary.certified else "a solver's bounds, which were not checked"
+    if best.gap_worst <= 1e-9:
+        return [[f"By {source}, no plan that keeps the rules is better on any layer."]]
+    several = summary.instance.num_layers > 1
+    pieces = [f"By {source}, no plan that keeps the rules is more than {percent_up(best.gap)} better"]
+    if several:
+        pieces.append(f" in sum, nor more than {percent_up(best.gap_worst)} on any layer")
+    if several and best.layers_certified:
+        close = f"{best.layers_certified} of {count(summary.instance.num_layers, 'layer')}"
+        verb = "is" if best.layers_certified == 1 else "are"
+        pieces.append(f"; {close} {verb} within {CERTIFIED} of the bound")
+    return [[*pieces, "."]]
+
+
+def _no_plan(summary: Summary) -> list[Text]:
+    if any(row.result is not None and row.result.conflicts for row in summary.rows):
+        return [["No plan exists: the rules of this instance contradict each other, as the table says."]]
+    if any(row.remark for row in summary.rows):
+        return [["No method gave a plan that keeps all rules."]]
+    return [["No method gave a plan; the table has the reasons."]]
+
+
+def _idle(summary: Summary) -> list[Text]:
+    idle = int((summary.ideal == 0).sum())
+    if not idle:
+        return []
+    verb = "has" if idle == 1 else "have"
+    said = f"{idle} of {count(len(summary.ideal), 'layer')} {verb} no load; {'its' if idle == 1 else 'their'} "
+    return [[said + "imbalance counts as 1 and the gap as 0."]]
+
+
+def facts(instance: PlacementInstance) -> list[tuple[str, str]]:
+    """Name, digest, shape and rules, label and text."""
+    experts, slots = instance.num_experts, sorted(set(instance.slots))
+    each = f"{slots[0]}" if len(slots) == 1 else f"{slots[0]} to {slots[-1]}"
+    spare = instance.num_slots - experts
+    shape = [
+        f"L = {count(instance.num_layers, 'layer')}",
+        f"E = {count(experts, 'expert')}",
+        f"S = {count(instance.num_slots, 'slot')} ({each} a GPU, {spare:,} beyond one per expert)",
+        f"G = {count(instance.num_gpus, 'GPU')}",
+        f"N = {count(len(instance.node_ids), 'node')}",
+        "no groups" if instance.groups is None else count(len(set(instance.groups)), "group"),
+    ]
+    found = [("SHA-256", instance.sha256), ("Shape", ", ".join(shape)), ("Rules", "; ".join(_rules(instance)))]
+    context = {"phase": instance.phase, "engine": instance.engine, "LLM": (instance.llm or {}).get("name")}
+    said = ", ".join(f"{key} {value}" for key, value in context.items() if value)
+    return [*found, ("For", said)] if said else found
+
+
+def _rules(instance: PlacementInstance) -> list[str]:
+    rules = ["split even over replicas" if instance.split == "even" else "split free over replicas"]
+    if instance.floor_tokens:
+        whose = "per expert" if instance.floor_rule == "per_expert" else "per replica"
+        passes = count(instance.steps, "step")
+        rules.append(f"floor {float(instance.floor):,g} tokens {whose} ({instance.floor_tokens:g} x {passes})")
+    else:
+        rules.append("no floor")
+    rules.append("every slot filled" if instance.fill == "all" else "slots may stay empty")
+    rules.append("replicas of an expert on distinct GPUs" if instance.distinct else "an expert may be twice on a GPU")
+    if instance.groups is not None:
+        rules.append("groups stay on one node" if instance.hierarchical else "groups do not bind")
+    if len(set(instance.speed)) > 1:
+        rules.append(f"GPU speeds {min(instance.speed):g} to {max(instance.speed):g}")
+    for what, pairs in (("pinned", instance.pin), ("forbidden", instance.forbid)):
+        if pairs:
+            rules.append(f"{count(len(pairs), 'pair')} {what}")
+    return rules

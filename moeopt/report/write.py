@@ -1,0 +1,56 @@
+"""One door for every format: the ending of the file chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from moeopt.documents import write_file
+from moeopt.errors import InstanceError, Violation
+from moeopt.report.as_csv import render_csv
+from moeopt.report.as_html import render_html
+from moeopt.report.as_json import render_json
+from moeopt.report.as_markdown import render_markdown
+from moeopt.report.block import Block, Header
+
+Render = Callable[[Sequence[Block], Header], str]
+
+FORMATS: dict[str, Render] = {
+    ".html": render_html,
+    ".md": render_markdown,
+    ".csv": render_csv,
+    ".json": render_json,
+}
+"""Endings of report files and what makes them; a new format is one line here."""
+
+
+def format_of(path: str | Path) -> Render:
+    """What makes a file of that name; for those who want to know before a long computation.
+
+    Raises
+    ------
+    InstanceError
+        The ending is of no known format.
+
+    >>> format_of("a/table.MD").__name__
+    'render_markdown'
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in FORMATS:
+        rule = "has an ending that no report format goes by" if ending else "has no ending, which chooses the format"
+        raise InstanceError([Violation("output", "", str(path), rule, f"Known: {', '.join(FORMATS)}")])
+    return FORMATS[ending]
+
+
+def write_report(path: str | Path, blocks: Sequence[Block], header: Header, *, force: bool = False) -> None:
+    """Write the report, whole or not at all, in the format that the ending of `path` names.
+
+    Raises
+    ------
+    InstanceError
+        Unknown ending; no block; the file exists and `force` is not set, or cannot be written.
+    """
+    render = format_of(path)
+    if not blocks:
+        raise InstanceError([Violation("blocks", "", "()", "a report needs an instance", "Give at least one")])
+    write_file(path, render(blocks, header), force=force)
