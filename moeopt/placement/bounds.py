@@ -6,6 +6,7 @@
 | ``alone`` | every split, floor rule, speed and fill | the expert |
 | ``largest`` | even split, every speed (divided by the fastest) | none needed |
 | ``pigeonhole`` | even split, floor per expert, equal slots and speeds | threshold and a set of experts |
+| ``enumeration`` | even split, equal GPUs, all slots filled, no groups, no pins, small | the value |
 | ``deals`` | groups on nodes that are alike, deals that can be listed | none needed |
 
 Proofs are in ``models/placement.md``. A bound of a flat placement holds for a hierarchical one too, which has fewer
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels.counts import greedy_counts
-from moeopt.placement import deals, pigeonhole
+from moeopt.placement import deals, enumeration, pigeonhole
 from moeopt.placement.instance import PlacementInstance
 
 
@@ -138,6 +139,9 @@ def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any
         return _largest(instance, row)
     if kind == "deals" and deals.enumerable(instance):
         return rank_deals(instance, [row])[0].bound.value
+    if kind == "enumeration":
+        value = Fraction(certificate["value"])
+        return value if enumeration.refutes(instance, row, most_replicas(instance), value) else None
     if kind == "pigeonhole" and instance.split == "even" and instance.floor_rule == "per_expert" and instance.uniform:
         whole, denominator = _exact_weights(instance, row)
         threshold = Fraction(certificate["threshold"])

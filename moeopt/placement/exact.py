@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.placement import bounds
+from moeopt.placement import bounds, enumeration
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.feasible import allowed_pairs
 from moeopt.placement.heuristics import search
@@ -360,6 +360,8 @@ class _Proof:
     def _layer(self, row: int, left: int, worker: Any) -> None:
         from moeopt.backends import LinearModel, solve_model
 
+        if self._listed(row):
+            return
         counts = self._useful_counts(row)
         terms = int((counts[1] - counts[0] + 1).sum()) * self.instance.num_gpus
         if terms > MOST_TERMS:
@@ -398,6 +400,19 @@ class _Proof:
         if answer.stop is Stop.INTERRUPTED:
             self.stop = Stop.INTERRUPTED
 
+    def _listed(self, row: int) -> bool:
+        """Settle a small layer by listing all its plans; whether that was possible."""
+        top = evaluate(self.instance, self.plan).max_load[row]
+        answer = enumeration.optimum(self.instance, row, bounds.most_replicas(self.instance), top)
+        if answer is None:
+            return False
+        value, held = answer
+        if held is not None:
+            self._take(row, Placement.of(held))
+        certificate = {"kind": "enumeration", "value": str(value)}
+        self.floors[row] = LayerBound("enumeration", value, certificate)
+        return True
+
     def _useful_counts(self, row: int) -> Counts:
         """Counts that a plan at least as good as the incumbent can have: pieces must fit under it."""
         instance = self.instance
@@ -432,7 +447,7 @@ class _Proof:
 
 AUTO_SIZE = 32
 """`auto` hands layers with at most this many (expert, GPU) pairs to the exact programme."""
-AUTO_NODES = 20_000
+AUTO_NODES = 1_000
 """Nodes per layer that `auto` allows it, so that the answer does not depend on the machine."""
 
 
