@@ -1,0 +1,51 @@
+# Needs python3 (3.11 or later) with venv, and make. The first run installs into .venv; later runs need no network.
+# Whatever is installed is up to date when its stamp is newer than pyproject.toml.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --root-user-action ignore
+LOADS := instances/published/deepseek_v2_lite_law.csv
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint clean
+
+help:
+	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
+	@echo "make test    ruff, mypy and pytest"
+	@echo "make bench   the benchmark of the placement methods"
+	@echo "make lint    ruff and mypy alone"
+	@echo "make clean   remove what these targets made"
+
+$(VENV)/venv.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit("moeopt needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/run.stamp: pyproject.toml | $(VENV)/venv.stamp
+	$(PIP) --editable '.[fast]'
+	@touch $@
+
+$(VENV)/test.stamp: pyproject.toml | $(VENV)/venv.stamp
+	$(PIP) --editable '.[fast,test]'
+	@touch $@ $(VENV)/run.stamp
+
+demo: $(VENV)/run.stamp
+	@mkdir -p out
+	$(BIN)/moeopt compare $(LOADS) --gpus 32 --slots 96 \
+	  --methods contiguous,round_robin,snake,eplb,lpt,search -o out/demo.html --force
+	@echo "The report is out/demo.html: open it in a browser."
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy moeopt
+
+test: lint
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/run.stamp
+	$(BIN)/python tests/benchmarks/placement.py
+
+clean:
+	rm -rf $(VENV) out build *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,45 @@
+"""The list of verbs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moeopt.cli import check, compare, export, generate, info, inspect, place, verify, warmup
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from moeopt._version import __version__
+
+        typer.echo(f"moeopt {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Place Mixture-of-Experts models on GPUs, with a proven bound on every answer.
+
+    Exit codes: 0 done, 1 our fault, 2 bad usage or input, 3 infeasible, 4 a limit was hit before any plan,
+    5 a gate said no (verify found a fault, --fail-if-worse).
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+for _module in (place, compare, verify, inspect, check, generate, export, info, warmup):
+    _name = _module.__name__.rpartition(".")[2]
+    app.command(_name, epilog=_module.EXAMPLE, short_help=_module.__doc__)(getattr(_module, _name))

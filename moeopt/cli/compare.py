@@ -1,0 +1,195 @@
+"""Compare methods and ready-made plans: one referee for all, the best and the bound marked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from moeopt.cli.options import Gate, Output, Shape, Solving
+from moeopt.cli.say import Say
+from moeopt.cli.verb import BAD_USAGE, COMMAND, DONE, GATE, INFEASIBLE, verb
+from moeopt.errors import InstanceError, Violation
+
+if TYPE_CHECKING:
+    from moeopt.placement import PlacementInstance
+    from moeopt.placement.load_plan import ResultDocument
+    from moeopt.registry import Comparison, Row
+
+EXAMPLE = """Example:
+
+moeopt compare loads.csv --gpus 32 --slots 96 --methods eplb,search -o report.html
+
+moeopt compare loads.csv --gpus 32 --slots 96 --plans ours.json,theirs.json"""
+
+RIVAL = "eplb"
+
+
+@verb
+def compare(
+    say: Say,
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Loads, or instance documents; - is stdin.")],
+    shape: Shape,
+    solving: Solving,
+    output: Output,
+    gate: Gate,
+    methods: Annotated[
+        str, typer.Option("--methods", help="Names with commas; also package.module:function.")
+    ] = "contiguous,eplb,lpt,search",
+    plans: Annotated[
+        list[str] | None, typer.Option("--plans", metavar="FILE,...", help="Ready-made plans; may be given repeatedly.")
+    ] = None,
+) -> int:
+    """Run several methods on the same loads, one block an INPUT, and judge them all by one referee.
+
+    Gaps are measured against the best bound that any of them proved. With -o the report is HTML, Markdown, CSV or
+    JSON, as the ending says. --fail-if-worse looks at the plans, and without plans at the best other method.
+    """
+    from moeopt.cli.inputs import read_instance
+    from moeopt.cli.solving import find_plugins
+    from moeopt.cli.tables import comparison_table
+    from moeopt.placement import PROBLEM
+
+    limits = solving.limits()
+    output.refuse_taken()
+    if output.output is not None:
+        from moeopt.report import format_of
+
+        format_of(output.output)  # an ending of no format is said before the work
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    if gate.fail_if_worse and RIVAL not in names:
+        names.append(RIVAL)
+    documents = _read_plans(plans or [], names)
+    find_plugins(names)
+    blocks: list[tuple[PlacementInstance, Comparison]] = []
+    for path in inputs:
+        instance = read_instance(path, shape, say)
+        ready, refused = _fit_plans(documents, instance)
+        with say.progress(instance.name) as listener:
+            comparison = PROBLEM.compare(
+                instance, names, plans=ready, limits=limits, seed=solving.seed, on_progress=listener
+            )
+        comparison = replace(comparison, rows=comparison.rows + refused)
+        blocks.append((instance, comparison))
+        if not output.json:
+            say.show(comparison_table(comparison))
+            _notes(comparison, say)
+    if output.json:
+        say.document({"schema": "moeopt/comparison/1", "blocks": [_document(*block) for block in blocks]})
+    if output.output is not None:
+        _report(output, blocks, solving.seed)
+        say.note(f"report: {output.output}")
+    return _code([comparison for _, comparison in blocks], list(documents), gate.fail_if_worse, say)
+
+
+def _read_plans(given: list[str], taken: list[str]) -> dict[str, ResultDocument]:
+    """Plan documents by the name their row gets: the file's, whole where that is a method's or another's."""
+    from moeopt.documents import read_bytes, read_json
+    from moeopt.placement.load_plan import read_result
+
+    found: dict[str, ResultDocument] = {}
+    for path in (part for item in given for part in item.split(",") if part):
+        name = Path(path).stem
+        if name in taken or name in found:
+            name = path
+        if name in found:
+            raise InstanceError([Violation("--plans", "", path, "is given twice", "Leave one out")])
+        found[name] = read_result(read_json(read_bytes(path), path), path)
+    return found
+
+
+def _fit_plans(
+    documents: dict[str, ResultDocument], instance: PlacementInstance
+) -> tuple[dict[str, Any], tuple[Row, ...]]:
+    """Plans for the layers of this instance, and rows for those that have not got them."""
+    from moeopt.errors import PlanError
+    from moeopt.placement.load_plan import as_plan
+    from moeopt.registry import Row
+
+    ready, refused = {}, []
+    for name, document in documents.items():
+        try:
+            ready[name] = as_plan(document, instance.layers)
+        except PlanError as error:
+            refused.append(Row(name, None, str(error)))
+    return ready, tuple(refused)
+
+
+def _notes(comparison: Comparison, say: Say) -> None:
+    for row in comparison.rows:
+        for note in row.result.notes if row.result is not None else ():
+            say.note(f"{row.method}: {note}")
+
+
+def _document(instance: PlacementInstance, comparison: Comparison) -> dict[str, Any]:
+    from moeopt.cli.tables import figures, floors_of
+
+    floors = floors_of(comparison)
+    rows = []
+    for row in comparison.rows:
+        result = row.result
+        known: dict[str, Any] = {"method": row.method, "reason": row.reason or None, "remark": row.remark or None}
+        if result is not None:
+            known |= {"status": str(result.status), "stop": str(result.stop), "notes": list(result.notes)}
+            known["conflicts"] = [dict(conflict) for conflict in result.conflicts]
+            if result.solution is not None:
+                known |= figures(result, floors)
+        rows.append(known)
+    return {
+        "instance": {"name": instance.name, "sha256": instance.sha256},
+        "best": comparison.best,
+        "lower_bound": comparison.lower_bound,
+        "rows": rows,
+    }
+
+
+def _report(output: Output, blocks: list[tuple[PlacementInstance, Comparison]], seed: int) -> None:
+    import shlex
+
+    from moeopt.report import Block, Header, write_report
+
+    assert output.output is not None
+    header = Header(command=shlex.join(["moeopt", *COMMAND.get()]), seed=seed)
+    made = [Block(instance, comparison) for instance, comparison in blocks]
+    write_report(Path(output.output), made, header, force=output.force)
+
+
+def _code(comparisons: list[Comparison], plans: list[str], gate: bool, say: Say) -> int:
+    """The worst that happened in any block."""
+    codes = [DONE]
+    for comparison in comparisons:
+        results = [row.result for row in comparison.rows if row.result is not None]
+        if not results:
+            codes.append(BAD_USAGE)
+        elif all(result.status == "INFEASIBLE" for result in results):
+            codes.append(INFEASIBLE)
+        elif gate and _worse(comparison, plans, say):
+            codes.append(GATE)
+    return BAD_USAGE if BAD_USAGE in codes else max(codes)
+
+
+def _worse(comparison: Comparison, plans: list[str], say: Say) -> bool:
+    from moeopt.cli.solving import WORSE
+
+    values = {
+        row.method: row.result.objective
+        for row in comparison.rows
+        if row.result is not None and row.result.objective is not None and not row.remark
+    }
+    rival = values.pop(RIVAL, None)
+    if rival is None:
+        say.note(f"--fail-if-worse has nothing to compare with: {RIVAL} gave no plan")
+        return False
+    judged = {name: values.get(name) for name in plans}
+    if not plans and values:
+        best = min(values, key=lambda name: values[name])
+        judged = {best: values[best]}
+    worse = False
+    for name, value in judged.items():
+        if value is None or value > rival * WORSE:
+            found = "gave no plan" if value is None else f"has objective {value:.10g}"
+            say.note(f"worse than {RIVAL}: {name} {found}, {RIVAL} {rival:.10g}")
+            worse = True
+    return worse

@@ -1,0 +1,56 @@
+"""Export one layer as a mixed-integer programme for another solver."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moeopt.cli.options import Shape
+from moeopt.cli.say import Say
+from moeopt.cli.verb import DONE, verb
+from moeopt.errors import InstanceError, Violation
+
+EXAMPLE = """Example:
+
+moeopt export loads.csv --gpus 2 --slots 6 --layer 0 --format lp -o layer0.lp"""
+
+FORMATS = ("lp", "mps")
+
+
+@verb
+def export(
+    say: Say,
+    input: Annotated[str, typer.Argument(metavar="INSTANCE", help="An instance document, or loads and a shape.")],
+    shape: Shape,
+    form: Annotated[str, typer.Option("--format", help="lp or mps.")] = "lp",
+    layer: Annotated[int | None, typer.Option("--layer", help="Layer id; may be left out where there is one.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write; standard output without.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> int:
+    """Write the exact model of one layer, in the names of models/placement.md, as an LP or MPS file."""
+    from moeopt.backends import write_lp, write_mps
+    from moeopt.cli.inputs import read_instance
+    from moeopt.placement.exact import build
+
+    if form not in FORMATS:
+        fix = f"Use {' or '.join(FORMATS)}"
+        raise InstanceError([Violation("--format", "", form, "is not a form models are written in", fix)])
+    instance = read_instance(input, shape, say)
+    if layer is None and instance.num_layers > 1:
+        rule = f"is needed, {input} has {instance.num_layers} layers and a model is of one"
+        raise InstanceError([Violation("--layer", "", "missing", rule, f"Give --layer {instance.layers[0]}")])
+    wanted = instance.layers[0] if layer is None else layer
+    if wanted not in instance.layers:
+        known = f"It has {instance.layers[0]} to {instance.layers[-1]}"
+        raise InstanceError([Violation("--layer", "", str(wanted), f"is not a layer of {input}", known)])
+    model = build(instance, layer=instance.layers.index(wanted)).to_pulp()
+    problem = model[0] if isinstance(model, tuple) else model
+    text = (write_lp if form == "lp" else write_mps)(problem, output, force=force)
+    if output is None:
+        say.line(text.rstrip("\n"))
+    else:
+        say.note(f"model: {output}")
+    return DONE

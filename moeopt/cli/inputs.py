@@ -1,0 +1,105 @@
+"""Files of the command line: told apart by their content, and loads turned into instances by options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from moeopt.cli.options import Shape
+from moeopt.cli.say import Say
+from moeopt.documents import read_bytes, read_json
+from moeopt.errors import InstanceError, Violation, Violations
+
+if TYPE_CHECKING:
+    from moeopt.placement import PlacementInstance
+    from moeopt.workload import LoadTable
+
+INSTANCE, PLAN = "moeopt/placement-instance/", "moeopt/placement-result/"
+
+
+def read_any(path: str) -> tuple[str, Any]:
+    """What a file holds: ``("loads", LoadTable)``, ``("instance", PlacementInstance)`` or ``("plan", document)``."""
+    from moeopt.workload import read_loads
+
+    if path != "-" and not path.lower().endswith(".json"):
+        return "loads", read_loads(path)
+    data = read_bytes(path)
+    if b'"schema"' in data:
+        document = read_json(data, path, allow_nan=True)
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if isinstance(schema, str) and schema.startswith(PLAN):
+            return "plan", read_json(data, path)
+        if isinstance(schema, str):
+            from moeopt.placement.document import read_instance
+
+            return "instance", read_instance(document, path, Path() if path == "-" else Path(path).parent)
+    return "loads", _piped_loads(data) if path == "-" else read_loads(path)
+
+
+def read_instance(path: str, shape: Shape, say: Say) -> PlacementInstance:
+    """An instance document, or loads and the options that make an instance of them."""
+    what, found = read_any(path)
+    if what == "plan":
+        rule = "is a plan, not loads or an instance"
+        raise InstanceError([Violation("input", "", path, rule, "Use moeopt verify, or compare --plans")])
+    if what == "loads":
+        return from_loads(found, path, shape, say)
+    if shape.given():
+        rule = "is an instance document, which has its own shape"
+        fix = f"Leave out {', '.join(shape.given())}, or give the loads alone"
+        raise InstanceError([Violation("input", "", path, rule, fix)])
+    instance: PlacementInstance = found
+    return instance
+
+
+def from_loads(table: LoadTable, path: str, shape: Shape, say: Say) -> PlacementInstance:
+    """Loads and options into an instance; every violation at once, under the option's or the field's name."""
+    from moeopt.placement import PlacementInstance
+
+    check = Violations(path)
+    for note in table.notes:
+        say.note(f"{path}: {note}")
+    wanted = None if shape.layers is None else _layer_ids(shape.layers, table, check)
+    arguments = shape.instance_fields(check)
+    check.raise_if_any()
+    loads, layers = table.loads, list(table.layers)
+    if wanted is not None:
+        rows = [layers.index(layer) for layer in wanted]
+        loads, layers = loads[rows], wanted
+    steps = shape.steps if shape.steps is not None else table.steps
+    arguments.setdefault("name", "stdin" if path == "-" else Path(path).stem)
+    try:
+        return PlacementInstance(
+            loads, layers=layers, names=table.names, steps=1 if steps is None else steps, **arguments
+        )
+    except InstanceError as error:
+        raise InstanceError(error.violations, path) from error
+
+
+def _layer_ids(text: str, table: LoadTable, check: Violations) -> list[int]:
+    """Layer ids of an option, each of them in the table."""
+    from moeopt.cli import units
+
+    wanted = units.ids("--layers", text, check)
+    for layer in wanted:
+        if layer not in table.layers:
+            known = f"{table.layers[0]} to {table.layers[-1]}" if len(table.layers) > 1 else str(table.layers[0])
+            check.add("--layers", layer, rule="is not a layer of this file", fix=f"It has {known}")
+    return wanted
+
+
+def _piped_loads(data: bytes) -> LoadTable:
+    """Loads that came by standard input, which can be read only once."""
+    from moeopt.workload.assemble import assemble
+    from moeopt.workload.csv_loads import parse_csv
+    from moeopt.workload.json_loads import parse_json
+
+    check = Violations("-")
+    if not data.strip():
+        check.add("input", "''", rule="standard input is empty", fix="Pipe loads into it")
+        check.raise_if_any()
+    is_json = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{")
+    content = parse_json(data, check) if is_json else parse_csv(data, check)
+    check.raise_if_any()
+    assert content is not None  # a parser that finds no table says why
+    return assemble(content, check)

@@ -1,0 +1,203 @@
+"""Options that several verbs share, declared once; each dataclass becomes one option a field (see `verb`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from moeopt.cli import units
+from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.limits import Limits
+
+SHAPE, RULES, SOLVING, OUTPUT = "Shape", "Rules of the placement", "Solving", "Output"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What turns a table of loads into a placement instance; refused beside an instance document."""
+
+    gpus: Annotated[int | None, typer.Option("--gpus", help="G, number of GPUs.", rich_help_panel=SHAPE)] = None
+    slots: Annotated[
+        str | None,
+        typer.Option("--slots", help="S, slots of all GPUs; or G numbers with commas.", rich_help_panel=SHAPE),
+    ] = None
+    slots_per_gpu: Annotated[
+        int | None, typer.Option("--slots-per-gpu", help="Slots of each GPU.", rich_help_panel=SHAPE)
+    ] = None
+    nodes: Annotated[
+        str | None,
+        typer.Option("--nodes", help="N equal nodes (1); or the node of each GPU.", rich_help_panel=SHAPE),
+    ] = None
+    groups: Annotated[
+        str | None,
+        typer.Option("--groups", help="Q groups of experts, each kept on one node.", rich_help_panel=SHAPE),
+    ] = None
+    group_rule: Annotated[
+        str | None,
+        typer.Option(
+            "--group-rule",
+            help="auto: groups that do not divide over the nodes are ignored; hierarchical: refused.",
+            rich_help_panel=RULES,
+        ),
+    ] = None
+    floor_tokens: Annotated[
+        float | None,
+        typer.Option("--floor-tokens", help="Tokens a pass below which an expert is no faster.", rich_help_panel=RULES),
+    ] = None
+    floor_rule: Annotated[
+        str | None, typer.Option("--floor-rule", help="per_expert (default) or per_replica.", rich_help_panel=RULES)
+    ] = None
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", help="Forward passes in the loads (as the file says, or 1).", rich_help_panel=RULES),
+    ] = None
+    split: Annotated[
+        str | None,
+        typer.Option("--split", help="even (default): replicas get equal parts; free: any.", rich_help_panel=RULES),
+    ] = None
+    fill: Annotated[
+        str | None,
+        typer.Option("--fill", help="all (default): no slot is empty; at_most: some may be.", rich_help_panel=RULES),
+    ] = None
+    allow_doubles: Annotated[
+        bool,
+        typer.Option("--allow-doubles", help="Two replicas of an expert on one GPU are fine.", rich_help_panel=RULES),
+    ] = False
+    uneven_slots: Annotated[
+        bool,
+        typer.Option("--uneven-slots", help="GPUs may differ by one slot.", rich_help_panel=RULES),
+    ] = False
+    speed: Annotated[
+        str | None,
+        typer.Option("--speed", help="G relative speeds, as 1,1,0.5.", rich_help_panel=SHAPE),
+    ] = None
+    expert_bytes: Annotated[
+        str | None,
+        typer.Option("--expert-bytes", help="Size of one expert in one layer, as 42MB.", rich_help_panel=SHAPE),
+    ] = None
+    memory_bytes: Annotated[
+        str | None,
+        typer.Option(
+            "--memory-bytes", help="Memory a GPU has for one layer's experts, one or G sizes.", rich_help_panel=SHAPE
+        ),
+    ] = None
+    layers: Annotated[
+        str | None,
+        typer.Option("--layers", help="Only these layer ids, as 3,5-8.", rich_help_panel=SHAPE),
+    ] = None
+    phase: Annotated[
+        str | None, typer.Option("--phase", help="prefill or decode, kept in the plan.", rich_help_panel=RULES)
+    ] = None
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="Serving engine, kept in the plan.", rich_help_panel=RULES)
+    ] = None
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the instance (the file's).", rich_help_panel=RULES)
+    ] = None
+
+    def given(self) -> list[str]:
+        """The options that were given, as they are typed."""
+        return [
+            f"--{field.name.replace('_', '-')}" for field in fields(self) if getattr(self, field.name) != field.default
+        ]
+
+    def instance_fields(self, check: Violations) -> dict[str, Any]:
+        """Arguments of `PlacementInstance`, `layers` and `steps` left aside; notes what cannot be understood."""
+        found: dict[str, Any] = {}
+        for key in ("gpus", "group_rule", "floor_tokens", "floor_rule", "split", "fill", "phase", "engine", "name"):
+            if getattr(self, key) is not None:
+                found[key] = getattr(self, key)
+        for key in ("slots", "nodes", "groups"):
+            if getattr(self, key) is not None:
+                found[key] = units.count(f"--{key}", getattr(self, key), check)
+        if self.slots_per_gpu is not None:
+            if self.slots is not None:
+                rule = "says the same as --slots"
+                check.add("--slots-per-gpu", self.slots_per_gpu, rule=rule, fix="Give one of them")
+            elif self.gpus is None:
+                check.add("--gpus", "missing", rule="is needed beside --slots-per-gpu", fix="Give the number of GPUs")
+            else:
+                found["slots"] = self.slots_per_gpu * self.gpus
+        if self.speed is not None:
+            found["speed"] = units.numbers("--speed", self.speed, check)
+        if self.expert_bytes is not None:
+            found["expert_bytes"] = units.size("--expert-bytes", self.expert_bytes, check)
+        if self.memory_bytes is not None:
+            found["memory_bytes"] = units.sizes("--memory-bytes", self.memory_bytes, check)
+        if self.allow_doubles:
+            found["distinct"] = False
+        if self.uneven_slots:
+            found["uneven_slots"] = True
+        return found
+
+
+@dataclass(frozen=True)
+class Solving:
+    """Limits and seed."""
+
+    time_limit: Annotated[
+        str | None,
+        typer.Option("--time-limit", help="Stop after 5s, 500ms, 2min; none by default.", rich_help_panel=SOLVING),
+    ] = None
+    gap: Annotated[
+        float | None,
+        typer.Option("--gap", help="Stop a layer at this proven gap (0.001 is 0.1 %).", rich_help_panel=SOLVING),
+    ] = None
+    iterations: Annotated[
+        int | None, typer.Option("--iterations", help="Rounds of the search per layer.", rich_help_panel=SOLVING)
+    ] = None
+    nodes_limit: Annotated[
+        int | None, typer.Option("--nodes-limit", help="Branch-and-bound nodes per MILP.", rich_help_panel=SOLVING)
+    ] = None
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the search.", rich_help_panel=SOLVING)] = 0
+    threads: Annotated[int, typer.Option("--threads", help="Threads a solver may use.", rich_help_panel=SOLVING)] = 1
+
+    def limits(self) -> Limits:
+        """Check and build the limits."""
+        check = Violations()
+        time_s = None if self.time_limit is None else units.seconds("--time-limit", self.time_limit, check)
+        check.raise_if_any()
+        return Limits(time_s, self.gap, self.iterations, self.nodes_limit, self.threads)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the answer goes."""
+
+    json: Annotated[
+        bool, typer.Option("--json", help="One strict JSON object on standard output.", rich_help_panel=OUTPUT)
+    ] = False
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the answer to a file.", rich_help_panel=OUTPUT),
+    ] = None
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.", rich_help_panel=OUTPUT)] = (
+        False
+    )
+
+    def refuse_taken(self) -> None:
+        """Say before the work, not after it, that the file is there already."""
+        if self.output is not None and not self.force and Path(self.output).exists():
+            rule = "exists and is never overwritten unasked"
+            fix = "Choose another name or give --force"
+            raise InstanceError([Violation("output", "", self.output, rule, fix)])
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The answer as an exit code."""
+
+    fail_if_worse: Annotated[
+        bool,
+        typer.Option("--fail-if-worse", help="Exit 5 if worse than eplb on the same instance.", rich_help_panel=OUTPUT),
+    ] = False
+
+
+@dataclass(frozen=True)
+class Json:
+    """For verbs that write no file."""
+
+    json: Annotated[bool, typer.Option("--json", help="One strict JSON object on standard output.")] = False

@@ -1,0 +1,106 @@
+"""Place experts on GPUs: how many copies of each, and the GPU of each, with a proven bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moeopt.cli.options import Gate, Output, Shape, Solving
+from moeopt.cli.say import Say, complain
+from moeopt.cli.verb import DONE, GATE, INFEASIBLE, NO_PLAN, verb
+
+if TYPE_CHECKING:
+    from moeopt.result import Result
+
+EXAMPLE = """Example:
+
+moeopt place loads.csv --gpus 16 --slots 80 -o plan.json
+
+moeopt place loads.csv --gpus 16 --slots 80 --method eplb --json"""
+
+FEW_LAYERS = 8
+
+
+@verb
+def place(
+    say: Say,
+    input: Annotated[str, typer.Argument(metavar="INPUT", help="Loads, FILE.npz:KEY, or an instance; - is stdin.")],
+    shape: Shape,
+    solving: Solving,
+    output: Output,
+    gate: Gate,
+    method: Annotated[
+        str, typer.Option("--method", help="See moeopt info methods; or package.module:function.")
+    ] = "auto",
+) -> int:
+    """Place the experts of every layer so that the busiest GPU has as little to do as possible.
+
+    Ctrl-C ends the search and keeps the best plan so far.
+    """
+    from moeopt.cli.inputs import read_instance
+    from moeopt.cli.solving import solve, worse_than_eplb
+    from moeopt.documents import write_file
+
+    solving.limits()  # a slip in an option is said before any work
+    output.refuse_taken()
+    instance = read_instance(input, shape, say)
+    result = solve(instance, method, solving, say)
+    if output.output is not None:
+        write_file(output.output, result.to_json() + "\n", force=output.force)
+    if output.json:
+        say.document(result.to_dict())
+    elif result.solution is not None:
+        _show(result, say)
+    for note in result.notes:
+        say.note(note)
+    if result.stop == "INTERRUPTED":
+        say.note("interrupted: this is the best plan so far")
+    if output.output is not None:
+        say.note(f"plan: {output.output}")
+    for conflict in result.conflicts:
+        complain(f"{instance.name}: infeasible: {conflict['message']}")
+    if result.status == "INFEASIBLE":
+        return INFEASIBLE
+    if result.status == "UNKNOWN":
+        complain(f"{instance.name}: the {result.stop} limit was hit before there was a plan")
+        return NO_PLAN
+    return GATE if gate.fail_if_worse and worse_than_eplb(instance, result, say) else DONE
+
+
+def _show(result: Result, say: Say) -> None:
+    from moeopt.cli.tables import duration, figures, percent, table, tokens
+    from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE
+
+    assert result.solution is not None and result.lower_bound is not None
+    layers = result.solution["layers"]
+    if say.verbose or len(layers) <= FEW_LAYERS:
+        rows = table("", "layer", "imbalance", "max load", "lower bound", "gap", "replicas max")
+        for layer in layers:
+            rows.add_row(
+                str(layer["layer"]),
+                f"{layer['imbalance']:.4f}",
+                tokens(layer["max_load"]),
+                tokens(layer["lower_bound"]),
+                percent(layer["gap"]),
+                str(max(layer["replicas"])),
+            )
+        say.show(rows)
+    found = figures(result)
+    tolerance = CERTIFIED_TOLERANCE if result.bound_kind == "certified" else SOLVER_TOLERANCE
+    proved = sum(layer["gap"] <= tolerance for layer in layers)
+    near = sum(layer["gap"] <= 0.001 for layer in layers)
+    lines = (
+        ("method", result.method),
+        ("objective", f"{tokens(found['objective'])} {result.unit}, sum over layers of the busiest GPU"),
+        (
+            "imbalance",
+            f"mean {found['imbalance_mean']:.4f}, worst {found['imbalance_worst']:.4f} (layer {found['worst_layer']})",
+        ),
+        ("lower bound", f"{tokens(result.lower_bound)} {result.unit}, {result.bound_kind}"),
+        ("gap", f"mean {percent(found['gap_mean'])}, worst {percent(found['gap_worst'])}"),
+        ("status", f"{result.status}, stopped by {result.stop}"),
+        ("layers", f"{len(layers)}: {proved} proved optimal, {near} within 0.1 % of the bound"),
+        ("time", f"{duration(result.runtime_s)}"),
+    )
+    say.show("\n".join(f"{name:<12} {text}" for name, text in lines))

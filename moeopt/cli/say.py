@@ -1,0 +1,118 @@
+"""Where words go: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from moeopt.registry import Progress
+
+PIPE_WIDTH = 2_000
+"""Columns of a line that no terminal cuts: a table in a pipe is neither wrapped nor shortened."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """Options of every verb."""
+
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No tables, notes or progress; errors and --json remain.")
+    ] = False
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More detail: every layer, every violation.")] = False
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
+
+
+class Say:
+    """Speaks for a verb, as loudly as its options allow."""
+
+    def __init__(self, common: Common) -> None:
+        self.quiet = common.quiet
+        self.verbose = common.verbose
+
+    def show(self, what: RenderableType) -> None:
+        """A table or text for people, on standard output; nothing when quiet."""
+        if not self.quiet:
+            console = _console(sys.stdout)
+            with console.capture() as captured:
+                console.print(what)
+            lines = captured.get().strip("\n").split("\n")
+            while lines and not lines[0].strip():
+                del lines[0]
+            while lines and not lines[-1].strip():
+                del lines[-1]
+            _write("\n".join(line.rstrip() for line in lines) + "\n")
+
+    def line(self, text: str) -> None:
+        """One line on standard output, also when quiet."""
+        _write(text + "\n")
+
+    def document(self, document: Mapping[str, Any]) -> None:
+        """One strict JSON object on standard output."""
+        from moeopt.documents import to_json
+
+        text = to_json(document) + "\n"
+        if not (sys.stdout.encoding or "").lower().startswith("utf"):
+            text = "".join(sign if sign < "\x80" else json.dumps(sign)[1:-1] for sign in text)
+        _write(text)
+
+    def note(self, text: str) -> None:
+        """A remark on standard error; nothing when quiet."""
+        if not self.quiet:
+            print(f"note: {text}", file=sys.stderr)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[Progress], None] | None]:
+        """A bar on standard error, on a terminal only."""
+        if self.quiet or not sys.stderr.isatty():
+            yield None
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=_console(sys.stderr), transient=True) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda step: bar.update(task, completed=step.done, total=step.total)
+
+
+def complain(text: str) -> None:
+    """An error on standard error."""
+    print(f"error: {text}", file=sys.stderr)
+
+
+def close_quietly() -> None:
+    """Flush; a reader who has gone away is no error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+
+
+def _console(stream: Any) -> Console:
+    from rich.console import Console
+
+    width = None if stream.isatty() else PIPE_WIDTH
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+    except UnicodeEncodeError:
+        sys.stdout.write(text.encode(sys.stdout.encoding, "replace").decode(sys.stdout.encoding))
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

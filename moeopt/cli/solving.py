@@ -1,0 +1,66 @@
+"""Solving for the verbs: plug-ins found from the current folder, their failures told apart from ours."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from moeopt.cli.options import Solving
+from moeopt.cli.say import Say
+from moeopt.errors import MoeoptError, NotApplicable
+
+if TYPE_CHECKING:
+    from moeopt.placement import PlacementInstance
+    from moeopt.result import Result
+
+WORSE = 1 + 1e-9
+"""How much an objective may exceed another and count as no worse."""
+
+
+class PolicyFailed(MoeoptError):
+    """Somebody's policy raised an exception."""
+
+
+def find_plugins(methods: list[str]) -> None:
+    """Let ``package.module:function`` name a file of the current folder, as ``python -m`` does."""
+    here = str(Path.cwd())
+    if any(":" in name for name in methods) and here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) -> Result:
+    """One method on one instance, with a progress bar."""
+    from moeopt.placement import PROBLEM
+
+    find_plugins([method])
+    with say.progress(f"{instance.name}: {method}") as listener:
+        try:
+            return PROBLEM.solve(
+                instance, method=method, limits=solving.limits(), seed=solving.seed, on_progress=listener
+            )
+        except MoeoptError:
+            raise
+        except Exception as error:
+            known = PROBLEM.methods.get(method)
+            if known is None or known.claim != "plug-in":
+                raise
+            raise PolicyFailed(f"method {method} failed: {type(error).__name__}: {error}") from error
+
+
+def worse_than_eplb(instance: PlacementInstance, result: Result, say: Say) -> bool:
+    """Whether the public rule does better; says so, also when it cannot be asked."""
+    from moeopt.placement import PROBLEM
+
+    if result.objective is None:
+        return False
+    try:
+        rival = PROBLEM.solve(instance, method="eplb").objective
+    except NotApplicable as error:
+        say.note(f"--fail-if-worse has nothing to compare with: {error}")
+        return False
+    assert rival is not None
+    if result.objective <= rival * WORSE:
+        return False
+    say.note(f"worse than eplb: objective {result.objective:.10g} against {rival:.10g}")
+    return True

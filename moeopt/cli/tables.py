@@ -1,0 +1,132 @@
+"""Tables for people: numbers rounded for reading, the best marked, the bound beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from moeopt.registry import Comparison, Row
+    from moeopt.result import Result
+
+
+def tokens(value: float) -> str:
+    """Tokens with thousands set apart.
+
+    >>> tokens(1234567.25), tokens(12.3456789)
+    ('1,234,567.2', '12.3457')
+    """
+    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.6g}"
+
+
+def percent(value: float | None) -> str:
+    """A fraction in per cent.
+
+    >>> percent(0.00123), percent(None)
+    ('0.123 %', '-')
+    """
+    return "-" if value is None else f"{value * 100:.3f} %"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it.
+
+    >>> duration(0.0123), duration(12.3)
+    ('12.3 ms', '12.3 s')
+    """
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def table(title: str, *columns: str) -> Table:
+    """An empty table; all columns but the first are numbers."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for index, column in enumerate(columns):
+        made.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
+    return made
+
+
+def figures(result: Result, floors: list[float] | None = None) -> dict[str, Any]:
+    """The figures of a plan that tables and JSON show, gaps measured against `floors` or its own bounds."""
+    assert result.solution is not None and result.objective is not None
+    layers = result.solution["layers"]
+    floors = [layer["lower_bound"] for layer in layers] if floors is None else floors
+    gaps = [_gap(layer["max_load"], floor) for layer, floor in zip(layers, floors, strict=True)]
+    worst = max(layers, key=lambda layer: layer["imbalance"])
+    return {
+        "objective": result.objective,
+        "imbalance_mean": result.solution["imbalance_mean"],
+        "imbalance_worst": worst["imbalance"],
+        "worst_layer": worst["layer"],
+        "gap_mean": sum(gaps) / len(gaps),
+        "gap_worst": max(gaps),
+        "replicas_max": max(max(layer["replicas"]) for layer in layers),
+        "runtime_s": result.runtime_s,
+    }
+
+
+def floors_of(comparison: Comparison) -> list[float] | None:
+    """The best bound of each layer that any row proved for the full set of rules."""
+    rows = [
+        [layer["lower_bound"] for layer in row.result.solution["layers"]]
+        for row in comparison.rows
+        if row.result is not None and row.result.solution is not None and not row.remark
+    ]
+    return [max(column) for column in zip(*rows, strict=True)] if rows else None
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """A row a method, and what no plan can beat."""
+    name = comparison.instance.get("name") or "instance"
+    made = table(
+        str(name), "method", "objective", "imbalance", "worst layer", "gap mean", "worst", "replicas", "time", "remark"
+    )
+    made.columns[-1].justify = "left"
+    made.columns[-1].no_wrap = False
+    floors = floors_of(comparison)
+    reference = None
+    for row in comparison.rows:
+        best = row.method == comparison.best
+        made.add_row(*_cells(row, floors, best), style="bold green" if best else None)
+        if row.result is not None and row.result.solution is not None:
+            reference = row.result.solution["layers"]
+    if floors is not None and reference is not None:
+        ratios = [
+            floor / layer["ideal"] if layer["ideal"] else 1.0 for floor, layer in zip(floors, reference, strict=True)
+        ]
+        made.add_section()
+        mean, worst = sum(ratios) / len(ratios), max(ratios)
+        made.add_row(
+            "lower bound", tokens(sum(floors)), f"{mean:.4f}", f"{worst:.4f}", "", "", "", "", "proved", style="dim"
+        )
+    return made
+
+
+def _cells(row: Row, floors: list[float] | None, best: bool) -> list[str]:
+    result = row.result
+    if result is None or result.solution is None:
+        reason = row.reason
+        if result is not None:
+            reason = "; ".join([str(result.status), *(str(conflict["message"]) for conflict in result.conflicts)])
+        return [row.method, *["-"] * 7, reason.replace("\n", " ")]
+    found = figures(result, floors)
+    return [
+        row.method,
+        tokens(found["objective"]),
+        f"{found['imbalance_mean']:.4f}",
+        f"{found['imbalance_worst']:.4f}",
+        percent(found["gap_mean"]),
+        percent(found["gap_worst"]),
+        str(found["replicas_max"]),
+        duration(found["runtime_s"]),
+        row.remark or ("best" if best else ""),
+    ]
+
+
+def _gap(value: float, floor: float) -> float:
+    from moeopt.result import relative_gap
+
+    return max(relative_gap(value, floor), 0.0)

@@ -1,0 +1,96 @@
+"""What every verb has in common: options taken from dataclasses, errors turned into exit codes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import traceback
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, get_type_hints
+
+from moeopt.cli.say import Common, Say, complain
+from moeopt.errors import InstanceError, MoeoptError, PlanError
+
+DONE, OUR_FAULT, BAD_USAGE, INFEASIBLE, NO_PLAN, GATE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
+"""The words of the command line being run, for the headers of reports."""
+
+
+def verb(function: Callable[..., int]) -> Callable[..., int]:
+    """Make a command of a function: a parameter that is a dataclass becomes one option a field.
+
+    A parameter of type `Say` brings the options of `Common`. Errors are printed to standard error, one violation a
+    line, and become the exit code.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    del hints["return"]
+    groups = {name: Common if kind is Say else kind for name, kind in hints.items() if _is_group(kind)}
+    parameters, annotations = [], {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            annotations[name] = hints[name]
+    for kind in groups.values():
+        types = get_type_hints(kind, include_extras=True)
+        for field in fields(kind):
+            assert field.default is not MISSING and field.name not in annotations
+            annotations[field.name] = types[field.name]
+            parameters.append(
+                inspect.Parameter(
+                    field.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=field.default,
+                    annotation=types[field.name],
+                )
+            )
+
+    @functools.wraps(function)
+    def run(**given: Any) -> int:
+        common = Common()
+        arguments = {name: given[name] for name in hints if name not in groups}
+        for name, kind in groups.items():
+            group = kind(**{field.name: given[field.name] for field in fields(kind)})
+            if isinstance(group, Common):
+                common = group
+            arguments[name] = Say(common) if hints[name] is Say else group
+        return _guarded(lambda: function(**arguments), common)
+
+    del run.__dict__["__wrapped__"]  # the parser reads the signature made here
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = annotations
+    return run
+
+
+def _is_group(kind: Any) -> bool:
+    return kind is Say or (inspect.isclass(kind) and is_dataclass(kind))
+
+
+def _guarded(work: Callable[[], int], common: Common) -> int:
+    try:
+        return work()
+    except KeyboardInterrupt:
+        complain("interrupted before there was a plan")
+        return INTERRUPTED
+    except Exception as error:
+        if common.debug:
+            traceback.print_exc()
+        if isinstance(error, MoeoptError):
+            for line in _lines(error, common.verbose):
+                complain(line)
+            return BAD_USAGE
+        complain(f"this is a fault of moeopt, please report it: {type(error).__name__}: {error}")
+        if not common.debug:
+            complain("the same command with --debug shows where it happened")
+        return OUR_FAULT
+
+
+def _lines(error: MoeoptError, everything: bool) -> list[str]:
+    if everything and isinstance(error, InstanceError):
+        prefix = f"{error.source}: " if error.source else ""
+        return [f"{prefix}{violation}" for violation in error.violations]
+    if isinstance(error, PlanError):
+        return list(error.faults)
+    return str(error).splitlines()

@@ -1,0 +1,92 @@
+"""Verify a plan: list every fault, and recompute every number from the loads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from moeopt.cli.options import Json
+from moeopt.cli.say import Say
+from moeopt.cli.verb import DONE, GATE, verb
+
+if TYPE_CHECKING:
+    from moeopt.placement.load_plan import ResultDocument
+
+EXAMPLE = """Example:
+
+moeopt verify plan.json loads.csv
+
+moeopt verify plan.json --experts 64 --slots 80 --gpus 16"""
+
+
+@verb
+def verify(
+    say: Say,
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A plan that place wrote; - is stdin.")],
+    json: Json,
+    loads: Annotated[
+        str | None, typer.Argument(metavar="[LOADS_OR_INSTANCE]", help="What the plan was made for.")
+    ] = None,
+    experts: Annotated[int | None, typer.Option("--experts", help="E it has to have.")] = None,
+    slots: Annotated[int | None, typer.Option("--slots", help="S it has to have.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", help="G it has to have.")] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", help="N it has to have.")] = None,
+) -> int:
+    """Check a plan against itself, and with its loads, every number and every bound; exit 5 on any fault.
+
+    Without loads the structure is checked: lengths, ids, every expert present, doubles, groups, and that the numbers
+    in the document agree with each other.
+    """
+    from moeopt.documents import read_bytes, read_json
+    from moeopt.placement.load_plan import document_faults, read_result
+
+    document = read_result(read_json(read_bytes(plan), plan), plan)
+    wanted = {"experts": experts, "slots": slots, "gpus": gpus, "nodes": nodes}
+    faults = _size_faults(document, wanted)
+    if loads is None:
+        faults += document_faults(document)
+    else:
+        table, layers = _table(loads, say)
+        faults += document_faults(document, table, layers)
+    checked = "structure" if loads is None else "structure, numbers and bounds"
+    if json.json:
+        say.document({"ok": not faults, "checked": checked, "faults": faults})
+    else:
+        for fault in faults:
+            say.line(fault)
+        if not faults and not say.quiet:
+            say.line(f"{plan}: ok ({checked})")
+    return GATE if faults else DONE
+
+
+def _table(path: str, say: Say) -> tuple[Any, tuple[int, ...]]:
+    from moeopt.cli.inputs import read_any
+    from moeopt.errors import InstanceError, Violation
+
+    what, found = read_any(path)
+    if what == "plan":
+        rule = "is a plan, not loads or an instance"
+        raise InstanceError([Violation("input", "", path, rule, "Give the plan first, then the loads")])
+    if what == "loads":
+        for note in found.notes:
+            say.note(f"{path}: {note}")
+    return found.loads, found.layers
+
+
+def _size_faults(document: ResultDocument, wanted: dict[str, int | None]) -> list[str]:
+    if document.solution is None:
+        return []
+    layer = document.solution.layers[0]
+    nodes = document.instance.document.model_dump().get("nodes")
+    sizes = {
+        "experts": len(layer.replicas),
+        "slots": len(layer.slot_expert),
+        "gpus": document.solution.ep_size,
+        "nodes": len(set(nodes)) if isinstance(nodes, list) else None,
+    }
+    return [
+        f"{name}: the plan has {sizes[name]}, --{name} says {number}"
+        for name, number in wanted.items()
+        if number is not None and sizes[name] != number
+    ]

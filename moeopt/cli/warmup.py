@@ -1,0 +1,24 @@
+"""Warm up: compile the kernels once, so that the first search runs at full speed."""
+
+from __future__ import annotations
+
+from moeopt.cli.say import Say
+from moeopt.cli.verb import DONE, verb
+
+EXAMPLE = """Example:
+
+moeopt warmup"""
+
+
+@verb
+def warmup(say: Say) -> int:
+    """Compile every kernel and keep the code on disk; without numba, say how to install it."""
+    from moeopt.kernels import packing
+    from moeopt.kernels.warmup import warmup as compile_all
+
+    for line in compile_all():
+        say.show(line)
+    cache = getattr(getattr(packing.improve.compiled, "stats", None), "cache_path", None)
+    if cache is not None and packing.improve.cached:
+        say.show(f"compiled code lies in {cache}")
+    return DONE

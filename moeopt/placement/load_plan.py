@@ -1,0 +1,285 @@
+"""Plans as documents, doubted: every number a plan states is held against the plan itself.
+
+Without the loads the structure is checked: lengths, ids, cover, doubles, groups, shares, and that the stated numbers
+agree with each other. With them the instance is rebuilt, its digest compared, every layer evaluated again, exactly, and
+every bound re-derived from its certificate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from moeopt.errors import InstanceError, PlanError
+from moeopt.placement import bounds, verify
+from moeopt.placement.document import read_instance
+from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.plan import EMPTY, Placement
+from moeopt.placement.plan_document import SCHEMA, LayerPlan, ResultDocument, as_plan, read_result
+from moeopt.result import Contradiction, Result, Status, Stop, relative_gap
+
+TOLERANCE = 1e-9
+"""Relative difference up to which a stated number and the recomputed one are the same."""
+MAX_FAULTS = 200
+"""How many faults of one kind in one layer are listed."""
+
+
+def document_faults(document: ResultDocument, loads: Any = None, layers: Sequence[int] | None = None) -> list[str]:
+    """Everything that is wrong with a plan, each fault naming its place; empty for a good one.
+
+    Parameters
+    ----------
+    document
+        From `read_result`.
+    loads
+        (L, E) tokens the plan was made for; without them the structure alone is checked.
+    layers
+        L layer ids of the rows of `loads`, the plan's own by default. Layers the plan has not are left aside.
+    """
+    if document.solution is None:
+        return [f"the document has no plan, its status is {document.status}"]
+    found = list(_layer_list_faults(document))
+    if found:
+        return found  # which row is which layer is unclear
+    found.extend(_arithmetic_faults(document))
+    dummy = np.ones((len(document.solution.layers), len(document.solution.layers[0].replicas)), dtype=np.int64)
+    try:
+        shape = _rebuild(document, dummy)
+    except InstanceError as error:
+        return [*found, *(f"instance.document: {violation}" for violation in error.violations)]
+    broken = dict(_structure_faults(document, shape))
+    found.extend(fault for faults in broken.values() for fault in faults)
+    found.extend(_frame_faults(document, shape))
+    if loads is None:
+        return found
+    table = np.asarray(loads)
+    ids = list(layers) if layers is not None else document.instance.document.layers
+    if table.ndim != 2 or len(ids) != len(table):
+        return [*found, f"the loads have shape {table.shape}, need {len(ids)} layers x experts"]
+    absent = [layer for layer in document.instance.document.layers if layer not in ids]
+    if absent:
+        return [*found, *(f"the loads have no layer {layer}, the plan has" for layer in absent)]
+    table = table[[ids.index(layer) for layer in document.instance.document.layers]]
+    if table.shape[1] != dummy.shape[1]:
+        return [*found, f"the loads have {table.shape[1]} experts, the plan {dummy.shape[1]}"]
+    return [*found, *_load_faults(document, _rebuild(document, table), set(broken))]
+
+
+def _layer_list_faults(document: ResultDocument) -> Iterator[str]:
+    assert document.solution is not None
+    planned = [layer.layer for layer in document.solution.layers]
+    wanted = document.instance.document.layers
+    for layer in dict.fromkeys(planned):
+        if planned.count(layer) > 1:
+            yield f"layer {layer}: stands {planned.count(layer)} times in the plan"
+        if layer not in wanted:
+            yield f"layer {layer}: is in the plan and not in its instance"
+    for layer in wanted:
+        if layer not in planned:
+            yield f"layer {layer}: is in the instance and not in the plan"
+    if not document.solution.layers[0].replicas:
+        yield f"layer {planned[0]}: replicas are empty"
+    elif sorted(planned) == sorted(wanted) and planned != wanted:
+        yield f"layers: the plan has them in the order {planned}, its instance {wanted}"
+
+
+def _arithmetic_faults(document: ResultDocument) -> Iterator[str]:
+    """Stated numbers against each other."""
+    solution = document.solution
+    assert solution is not None
+    layers = solution.layers
+    numbers_ok = True
+    for layer in layers:
+        for field in ("max_load", "ideal", "imbalance", "lower_bound"):
+            value = getattr(layer, field)
+            if not (math.isfinite(value) and value >= 0):
+                numbers_ok = False
+                yield f"layer {layer.layer}: {field} is {value}, must be a finite number >= 0"
+    if not numbers_ok:
+        return
+    for layer in layers:
+        ratio = layer.max_load / layer.ideal if layer.ideal else 1.0
+        if not _close(layer.imbalance, ratio):
+            yield f"layer {layer.layer}: imbalance says {layer.imbalance}, max_load / ideal is {ratio}"
+        if layer.lower_bound > layer.max_load * (1 + TOLERANCE):
+            yield f"layer {layer.layer}: lower_bound {layer.lower_bound} lies above max_load {layer.max_load}"
+        gap = relative_gap(layer.max_load, layer.lower_bound) if layer.max_load else 0.0
+        if not abs(layer.gap - gap) <= TOLERANCE:
+            yield f"layer {layer.layer}: gap says {layer.gap}, max_load and lower_bound give {gap}"
+    mean = sum(layer.imbalance for layer in layers) / len(layers)
+    ideal, top = sum(layer.ideal for layer in layers), sum(layer.max_load for layer in layers)
+    inverse = [1 / layer.imbalance if layer.imbalance else math.inf for layer in layers]
+    for field, said, value in (
+        ("objective", document.objective, top),
+        ("lower_bound", document.lower_bound, sum(layer.lower_bound for layer in layers)),
+        ("gap_worst_layer", document.gap_worst_layer, max(layer.gap for layer in layers)),
+        ("solution.imbalance_mean", solution.imbalance_mean, mean),
+        ("solution.imbalance_total", solution.imbalance_total, top / ideal if ideal else 1.0),
+        ("solution.mean_over_max", solution.mean_over_max, sum(inverse) / len(inverse)),
+    ):
+        if said is None or not (_close(said, value) or (field.startswith("gap") and abs(said - value) <= TOLERANCE)):
+            yield f"{field} says {said}, the layers give {value}"
+    if not abs(solution.excess - (solution.imbalance_mean - 1)) <= TOLERANCE:
+        yield f"solution.excess says {solution.excess}, imbalance_mean - 1 is {solution.imbalance_mean - 1}"
+    if document.objective is not None and document.lower_bound is not None and document.objective >= 0:
+        gap = relative_gap(document.objective, document.lower_bound) if document.objective else 0.0
+        if document.gap is None or not abs(document.gap - gap) <= TOLERANCE:
+            yield f"gap says {document.gap}, objective and lower_bound give {gap}"
+    yield from _frame_contradictions(document)
+
+
+def _frame_contradictions(document: ResultDocument) -> Iterator[str]:
+    """What a `Result` itself would refuse: a status that its gap does not bear, and the like."""
+    try:
+        Result(
+            problem=document.problem,
+            instance={},
+            method=document.method,
+            status=Status(document.status),
+            stop=Stop(document.stop),
+            objective=document.objective,
+            lower_bound=document.lower_bound,
+            bound_kind=document.bound_kind,
+            solution={},
+            gap_worst_layer=document.gap_worst_layer,
+            unit=document.unit,
+            runtime_s=document.runtime_s,
+            iterations=document.iterations,
+            conflicts=tuple(document.conflicts),
+        )
+    except Contradiction as error:
+        yield str(error)
+
+
+def _structure_faults(document: ResultDocument, shape: PlacementInstance) -> Iterator[tuple[int, list[str]]]:
+    """Per row with faults: slots, cover, doubles, groups, shares, and replicas that disagree with the slots."""
+    solution = document.solution
+    assert solution is not None
+    shares = solution.shares
+    for row, layer in enumerate(solution.layers):
+        found = []
+        if len(layer.slot_expert) != shape.num_slots:
+            found.append(
+                f"layer {layer.layer}: slot_expert has {len(layer.slot_expert)} entries, "
+                f"the instance {shape.num_slots} slots"
+            )
+        else:
+            own = None if shares is None or row >= len(shares) else [shares[row]]
+            found.extend(_judge(_one_layer(document, shape, row), layer.slot_expert, own))
+            found.extend(_replica_faults(layer, shape.num_experts))
+        if found:
+            yield row, found
+
+
+def _judge(alone: PlacementInstance, slots: list[int], shares: list[list[tuple[int, int, float]]] | None) -> list[str]:
+    try:
+        return verify.faults(alone, Placement.of([slots], shares))
+    except PlanError as error:
+        return [f"layer {alone.layers[0]}: {fault}" for fault in error.faults]
+
+
+def _replica_faults(layer: LayerPlan, num_experts: int) -> list[str]:
+    if len(layer.replicas) != num_experts:
+        return [f"layer {layer.layer}: replicas has {len(layer.replicas)} entries for {num_experts} experts"]
+    held = [0] * num_experts
+    for expert in layer.slot_expert:
+        if EMPTY < expert < num_experts:
+            held[expert] += 1
+    return [
+        f"layer {layer.layer}: replicas say {said} of expert {expert}, the slots hold {count}"
+        for expert, (said, count) in enumerate(zip(layer.replicas, held, strict=True))
+        if said != count
+    ][:MAX_FAULTS]
+
+
+def _frame_faults(document: ResultDocument, shape: PlacementInstance) -> Iterator[str]:
+    """What the plan says about its GPUs and proofs, against its instance."""
+    solution = document.solution
+    assert solution is not None
+    if solution.gpu_of_slot != shape.gpu_of_slot.tolist():
+        yield "solution.gpu_of_slot is not the one of the instance's slots"
+    if solution.ep_size != shape.num_gpus:
+        yield f"solution.ep_size says {solution.ep_size}, the instance has {shape.num_gpus} GPUs"
+    if solution.split != shape.split:
+        yield f"solution.split says {solution.split}, the instance {shape.split}"
+    if solution.shares is not None and len(solution.shares) != len(solution.layers):
+        yield f"shares cover {len(solution.shares)} layers of {len(solution.layers)}"
+    for field in ("llm", "phase", "engine"):
+        if getattr(solution, field) != getattr(shape, field):
+            yield f"solution.{field} says {getattr(solution, field)!r}, the instance {getattr(shape, field)!r}"
+    proved = [] if document.certificate is None else [proof.layer for proof in document.certificate.layers]
+    if proved != list(shape.layers):
+        yield f"certificate covers layers {proved}, the plan {list(shape.layers)}"
+
+
+def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: set[int]) -> Iterator[str]:
+    """Digest, every layer's numbers computed again, and every bound from its certificate."""
+    solution = document.solution
+    assert solution is not None
+    if instance.sha256 != document.instance.sha256:
+        yield (
+            f"instance.sha256 says {document.instance.sha256}, these loads give {instance.sha256}: "
+            "they are not the loads, or not the rules, this plan was made for"
+        )
+    for row, layer in enumerate(solution.layers):
+        if row in broken and _breaks_rules(document, instance, row):
+            continue
+        alone = _one_layer(document, instance, row)
+        shares = None if solution.shares is None else [solution.shares[row]]
+        judged = verify.evaluate(alone, Placement.of([layer.slot_expert], shares))
+        for field, said, value in (
+            ("max_load", layer.max_load, float(judged.max_load[0])),
+            ("ideal", layer.ideal, float(judged.ideal[0])),
+            ("imbalance", layer.imbalance, judged.imbalance[0]),
+        ):
+            if not _close(said, value):
+                yield f"layer {layer.layer}: {field} says {said}, recomputed {value}"
+    if document.certificate is None or len(document.certificate.layers) != len(solution.layers):
+        return
+    for row, (layer, proof) in enumerate(zip(solution.layers, document.certificate.layers, strict=True)):
+        if proof.kind == "solver":
+            if document.bound_kind != "solver":
+                yield f"layer {layer.layer}: the bound is a solver's claim, bound_kind says {document.bound_kind}"
+            continue
+        try:
+            value = float(bounds.check(instance, row, proof.model_dump(exclude={"layer"})))
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
+            text = str(error) if str(error).startswith("layer") else f"layer {layer.layer}: certificate: {error!r}"
+            yield text
+            continue
+        if layer.lower_bound > value * (1 + TOLERANCE):
+            stated = f"lower_bound says {layer.lower_bound}"
+            yield f"layer {layer.layer}: {stated}, its {proof.kind} certificate gives {value}"
+
+
+def _breaks_rules(document: ResultDocument, instance: PlacementInstance, row: int) -> bool:
+    """Whether a layer breaks a rule, so that it has no value to compare; a wrong `replicas` alone does not."""
+    assert document.solution is not None
+    layer = document.solution.layers[row]
+    if len(layer.slot_expert) != instance.num_slots:
+        return True
+    shares = document.solution.shares
+    own = None if shares is None or row >= len(shares) else [shares[row]]
+    return bool(_judge(_one_layer(document, instance, row), layer.slot_expert, own))
+
+
+def _rebuild(document: ResultDocument, loads: Any) -> PlacementInstance:
+    """The embedded instance with loads put back."""
+    fields = document.instance.document.model_dump(by_alias=True)
+    return read_instance({**fields, "loads": np.asarray(loads).tolist()})
+
+
+def _one_layer(document: ResultDocument, instance: PlacementInstance, row: int) -> PlacementInstance:
+    fields = document.instance.document.model_dump(by_alias=True)
+    fields |= {"layers": [instance.layers[row]], "loads": instance.loads[row : row + 1].tolist()}
+    return read_instance(fields)
+
+
+def _close(said: float, value: float) -> bool:
+    return abs(said - value) <= TOLERANCE * max(abs(said), abs(value))
+
+
+__all__ = ["SCHEMA", "ResultDocument", "as_plan", "document_faults", "read_result"]

@@ -1,0 +1,179 @@
+"""The plan of a placement as a strict JSON document; pydantic checks the form, `load_plan` whether it is true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from moeopt.errors import PlanError, Violations
+from moeopt.placement.plan import Placement
+
+SCHEMA = "moeopt/placement-result/1"
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+class LayerPlan(BaseModel):
+    """One layer of a plan. Lengths: S slots, E experts."""
+
+    model_config = _STRICT
+    layer: int = Field(description="layer id")
+    slot_expert: list[int] = Field(description="S expert ids, slots in GPU-major order, -1 where a slot is empty")
+    replicas: list[int] = Field(description="E copies of each expert")
+    max_load: float = Field(description="cost of the busiest GPU, tokens")
+    ideal: float = Field(description="cost of every GPU in perfect balance, tokens")
+    imbalance: float = Field(description="max_load / ideal, 1 for an idle layer")
+    lower_bound: float = Field(description="proven floor under max_load")
+    gap: float = Field(description="(max_load - lower_bound) / max_load")
+
+
+class Solution(BaseModel):
+    """The plan of every layer and its figures."""
+
+    model_config = _STRICT
+    layers: list[LayerPlan] = Field(min_length=1)
+    imbalance_mean: float
+    imbalance_total: float
+    mean_over_max: float
+    excess: float
+    gpu_of_slot: list[int] = Field(description="S GPU ids")
+    ep_size: int = Field(description="G")
+    split: Literal["even", "free"]
+    llm: dict[str, Any] | None = None
+    phase: str | None = None
+    engine: str | None = None
+    shares: list[list[tuple[int, int, float]]] | None = Field(
+        None, description="for a free split, per layer (expert, GPU, share of the expert's tokens)"
+    )
+
+
+class Certificate(BaseModel):
+    """What proves the bound of one layer; fields by kind, see ``models/placement.md``."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    layer: int
+    kind: str
+
+
+class Certificates(BaseModel):
+    """The proofs of all layers."""
+
+    model_config = _STRICT
+    layers: list[Certificate]
+
+
+class EmbeddedInstance(BaseModel):
+    """The instance document without its loads; its own model has the other fields."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    schema_: Literal["moeopt/placement-instance/1"] = Field(alias="schema")
+    layers: list[int]
+
+
+class InstanceReference(BaseModel):
+    """Which instance was solved."""
+
+    model_config = _STRICT
+    name: str
+    sha256: str = Field(description="digest of the canonical instance document with loads, without the name")
+    document: EmbeddedInstance
+
+
+class ResultDocument(BaseModel):
+    """The result of a placement, which is the plan as well."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, title=SCHEMA)
+    schema_: Literal["moeopt/placement-result/1"] = Field(alias="schema")
+    problem: Literal["placement"]
+    instance: InstanceReference
+    method: str
+    status: Literal["OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN"]
+    stop: Literal["FINISHED", "GAP", "TIME", "NODES", "ITERATIONS", "INTERRUPTED"]
+    objective: float | None = Field(description="sum over layers of max_load, tokens")
+    lower_bound: float | None
+    gap: float | None = Field(description="(objective - lower_bound) / objective")
+    gap_worst_layer: float | None
+    bound_kind: Literal["certified", "solver"] | None
+    unit: str
+    certificate: Certificates | None
+    solution: Solution | None
+    conflicts: list[dict[str, Any]]
+    notes: list[str]
+    seed: int
+    iterations: int
+    incumbents: list[tuple[float, float]] = Field(description="(seconds, objective) of every improvement")
+    runtime_s: float
+    versions: dict[str, str]
+
+
+def read_result(document: Any, source: str = "") -> ResultDocument:
+    """Check the form of a parsed plan document; whether its numbers are true is for `document_faults`.
+
+    Raises
+    ------
+    InstanceError
+        Another schema, a missing or unknown field, a wrong type; all of them at once.
+    """
+    check = Violations(source)
+    if not isinstance(document, Mapping):
+        fix = f'Begin with "schema": "{SCHEMA}"'
+        check.add("document", type(document).__name__, rule="must be a JSON object", fix=fix)
+        check.raise_if_any()
+    if document.get("schema") != SCHEMA:
+        rule = "is not a placement plan this version knows"
+        check.add("schema", document.get("schema"), rule=rule, fix=f"This version reads {SCHEMA}")
+        check.raise_if_any()
+    try:
+        return ResultDocument.model_validate(_with_tuples(document))
+    except ValidationError as error:
+        for fault in error.errors():
+            path = [str(part) for part in fault["loc"]] or ["document"]
+            value = "..." if isinstance(fault["input"], dict | list | tuple) else repr(fault["input"])
+            rule, fix = fault["msg"][0].lower() + fault["msg"][1:], ""
+            if fault["type"] == "extra_forbidden":
+                rule, fix = "is not a field of this document", "Leave it out"
+            elif fault["type"] == "missing":
+                value, rule = "missing", "is needed"
+            check.add(path[0], value, rule=rule, fix=fix, where=", ".join(path[1:]))
+        check.raise_if_any()
+        raise  # a validation error has at least one fault
+
+
+def as_plan(document: ResultDocument, layers: Sequence[int]) -> Placement:
+    """The plan for these layer ids, in this order.
+
+    Raises
+    ------
+    PlanError
+        The document has no plan, not one for each of these layers, or rows of different lengths.
+    """
+    if document.solution is None:
+        raise PlanError([f"the document has no plan, its status is {document.status}"])
+    place = {layer.layer: row for row, layer in enumerate(document.solution.layers)}
+    missing = [layer for layer in layers if layer not in place]
+    if missing:
+        raise PlanError([f"the plan has no layer {layer}" for layer in missing])
+    rows = [place[layer] for layer in layers]
+    shares = document.solution.shares
+    if shares is not None and len(shares) != len(document.solution.layers):
+        raise PlanError([f"shares cover {len(shares)} layers of {len(document.solution.layers)}"])
+    slots = [document.solution.layers[row].slot_expert for row in rows]
+    return Placement.of(slots, None if shares is None else [shares[row] for row in rows])
+
+
+def _with_tuples(document: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples; strict pydantic wants them for pairs and triples."""
+    found = dict(document)
+    if isinstance(found.get("incumbents"), list):
+        found["incumbents"] = [_as_tuple(pair) for pair in found["incumbents"]]
+    solution = found.get("solution")
+    if isinstance(solution, Mapping) and isinstance(solution.get("shares"), list):
+        shares = [[_as_tuple(share) for share in row] if isinstance(row, list) else row for row in solution["shares"]]
+        found["solution"] = {**solution, "shares": shares}
+    return found
+
+
+def _as_tuple(item: Any) -> Any:
+    return tuple(item) if isinstance(item, list) else item

@@ -1,0 +1,93 @@
+"""Runs of the command line: as a process where streams and signals matter, in this process elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moeopt.cli import main
+
+ROOT = Path(__file__).parents[2]
+LOADS = ROOT / "instances" / "published" / "deepseek_v2_lite_law.csv"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """Standard output as one strict JSON object."""
+
+        def refuse(name: str) -> float:
+            raise AssertionError(f"{name} is not JSON")
+
+        return json.loads(self.out, parse_constant=refuse)
+
+
+@pytest.fixture
+def moeopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
+    """Run in this process."""
+
+    def run(*words: object, stdin: str = "") -> Run:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return Run(code, captured.out, captured.err)
+
+    return run
+
+
+def start(*words: object, cwd: Path | None = None, **environment: str) -> subprocess.Popen[str]:
+    """Start a process with interpreted kernels, its streams piped."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "moeopt", *map(str, words)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "MOEOPT_INTERPRET": "1", "PYTHONPATH": str(ROOT), **environment},
+    )
+
+
+@pytest.fixture
+def process() -> Callable[..., Run]:
+    """Run as a process."""
+
+    def run(*words: object, stdin: str = "", cwd: Path | None = None, **environment: str) -> Run:
+        with start(*words, cwd=cwd, **environment) as child:
+            out, err = child.communicate(stdin, timeout=60)
+        return Run(child.returncode, out, err)
+
+    return run
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """Two layers, with ids of their own, of four experts."""
+    file = tmp_path / "tiny.csv"
+    file.write_text("layer,a,b,c,d\n3,8,4,2,2\n7,5,0,1,9\n")
+    return file
+
+
+@pytest.fixture
+def plan(tiny: Path, moeopt: Callable[..., Run]) -> Path:
+    """A plan of `tiny`: three GPUs of two slots."""
+    file = tiny.with_name("plan.json")
+    assert moeopt("place", tiny, "--gpus", 3, "--slots", 6, "--method", "lpt", "-o", file).code == 0
+    return file

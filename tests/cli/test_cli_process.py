@@ -1,0 +1,126 @@
+"""The command line as users meet it: processes, streams, signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import LOADS, Run, start
+
+SHAPE = ("--gpus", 16, "--slots", 80)
+ESCAPE = "\x1b"
+
+
+def test_verify_accepts_the_plan_that_place_wrote_and_names_a_changed_slot(process, tmp_path):
+    file = tmp_path / "plan.json"
+    made = process("place", LOADS, *SHAPE, "--layers", "0-3", "--method", "search", "--iterations", 0, "-o", file)
+    assert (made.code, made.err.count("plan: ")) == (0, 1)
+    assert process("verify", file, LOADS).code == 0
+
+    import json
+
+    document = json.loads(file.read_text())
+    layer = document["solution"]["layers"][2]
+    slots, replicas = layer["slot_expert"], layer["replicas"]
+    slot = next(slot for slot, expert in enumerate(slots) if replicas[expert] == 1)
+    lost, gpu = slots[slot], slots[slot // 5 * 5 : slot // 5 * 5 + 5]
+    slots[slot] = next(expert for expert in range(64) if expert not in gpu)
+    file.write_text(json.dumps(document))
+    told = process("verify", file, LOADS)
+    assert told.code == 5
+    assert f"layer 2: expert {lost} has no replica" in told.out
+
+
+def test_results_go_to_standard_output_and_the_rest_to_standard_error(process):
+    run = process("place", LOADS, *SHAPE, "--layers", "0", "--method", "search", "--iterations", 0, "--json")
+    assert run.code == 0
+    assert run.document["schema"] == "moeopt/placement-result/1"
+    assert "interpreted" in run.err and run.err.startswith("note: ")
+
+
+def test_tables_in_a_pipe_have_no_colour_and_are_not_cut(process):
+    methods = "contiguous,round_robin,snake,eplb,lpt,eplb_raw,fold"
+    run = process("compare", LOADS, *SHAPE, "--layers", "0-1", "--methods", methods, COLUMNS="40", TERM="xterm")
+    assert run.code == 0
+    assert ESCAPE not in run.out + run.err and "…" not in run.out
+    row = next(line for line in run.out.splitlines() if line.startswith(" fold"))
+    assert row.endswith("fold does not apply: fold needs two slots on every GPU and equal speeds")
+
+
+def test_loads_come_from_standard_input(process):
+    run = process("place", "-", "--gpus", 2, "--slots", 4, "--method", "lpt", "--json", stdin="8,4,2,2\n")
+    assert (run.code, run.document["objective"], run.document["instance"]["name"]) == (0, 10.0, "stdin")
+
+
+def test_errors_are_lines_without_a_traceback(process, tmp_path):
+    file = tmp_path / "bad.csv"
+    file.write_text("1,nan\n-3,4\n")
+    run = process("place", file, "--gpus", 2, "--slots", 2)
+    assert (run.code, run.out) == (2, "")
+    assert f"error: {file}: loads[layer 0, expert 1, line 1] = nan: " in run.err
+    assert f"error: {file}: loads[layer 1, expert 0, line 2] = -3" in run.err
+    assert "Traceback" not in run.err
+
+
+def test_no_stdin_at_all_is_bad_input(process):
+    run = process("place", "-", "--gpus", 2, "--slots", 2)
+    assert (run.code, run.err) == (2, "error: -: input = '': standard input is empty. Pipe loads into it.\n")
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    child = start("info", "schema")
+    assert child.stdout is not None and child.stderr is not None and child.stdin is not None
+    child.stdout.close()
+    assert (child.wait(timeout=60), child.stderr.read()) == (0, "")
+    child.stderr.close()
+    child.stdin.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent as POSIX has them")
+def test_ctrl_c_keeps_the_best_plan_so_far(tmp_path: Path):
+    file = tmp_path / "plan.json"
+    # interpreted, this search takes minutes
+    with start("place", LOADS, "--gpus", 32, "--slots", 96, "--method", "search", "-o", file) as child:
+        time.sleep(4)
+        assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert "stopped by INTERRUPTED" in out
+    assert "note: interrupted: this is the best plan so far" in err
+    assert '"stop": "INTERRUPTED"' in file.read_text()
+
+
+def test_a_policy_of_ones_own_is_found_in_the_current_folder(process: Callable[..., Run], tmp_path: Path):
+    (tmp_path / "mine.py").write_text(
+        "def good(instance, limits, seed):\n    return [[0, 1, 2, 3]]\n"
+        "def bad(instance, limits, seed):\n    return [[0, 1, 2, 2]]\n"
+        "def broken(instance, limits, seed):\n    return 1 / 0\n"
+    )
+    (tmp_path / "loads.csv").write_text("8,4,2,2\n")
+    shape = ("loads.csv", "--gpus", 2, "--slots", 4)
+    names = "eplb,mine:good,mine:bad,mine:broken"
+    run = process("compare", *shape, "--methods", names, "--json", cwd=tmp_path)
+    rows = {row["method"]: row for row in run.document["blocks"][0]["rows"]}
+    assert (run.code, rows["mine:good"]["objective"]) == (0, 12.0)
+    assert "expert 3 has no replica" in rows["mine:bad"]["reason"]
+    assert "ZeroDivisionError" in rows["mine:broken"]["reason"]
+    alone = process("place", *shape, "--method", "mine:broken", cwd=tmp_path)
+    assert (alone.code, alone.err) == (
+        2,
+        "error: method mine:broken failed: ZeroDivisionError: division by zero\n",
+    )
+
+
+def test_version_and_help_without_numpy(process):
+    assert process("--version").out.startswith("moeopt ")
+    code = "import sys; from moeopt.cli import main; main(['place', '--help']); print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for heavy in ("numpy", "scipy", "matplotlib", "pulp", "numba"):
+        assert f"'{heavy}'" not in done.stdout

@@ -1,0 +1,276 @@
+"""Every verb, its exit codes and what it prints."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import LOADS
+
+from moeopt.cli.app import app  # noqa: F401  (the verbs are registered)
+from moeopt.placement import PlacementInstance
+
+VERBS = ("place", "compare", "verify", "inspect", "check", "generate", "export", "info", "warmup")
+SHAPE = ("--gpus", 3, "--slots", 6)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_an_example(moeopt, verb):
+    run = moeopt(verb, "--help")
+    assert run.code == 0
+    assert "Example:" in run.out and f"moeopt {verb}" in run.out
+
+
+def test_alone_the_command_prints_its_help(moeopt):
+    run = moeopt()
+    assert run.code == 0
+    assert all(verb in run.out for verb in VERBS)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nope",), "No such command 'nope'"),
+        (("place",), "Missing argument 'INPUT'"),
+        (("place", "FILE", "--nope"), "No such option: --nope"),
+        (("place", "FILE", "--gpus", "x"), "--gpus"),
+        (("place", "FILE", *SHAPE, "--time-limit", "5x"), "--time-limit = 5x: must be a number and a unit of us, ms"),
+        (("place", "FILE", *SHAPE, "--gap", "2"), "limits.gap = 2.0"),
+        (("place", "FILE", *SHAPE, "--method", "serch"), "Did you mean search?"),
+        (("place", "FILE", *SHAPE, "--layers", "3,4"), "--layers = 4: is not a layer of this file. It has 3 to 7."),
+        (("place", "FILE", "--gpus", "4", "--slots", "6"), "slots = 6: must be a multiple of gpus = 4"),
+        (("place", "FILE", *SHAPE, "--slots-per-gpu", "2"), "says the same as --slots"),
+        (("place", "FILE", "--slots-per-gpu", "2"), "--gpus = missing"),
+        (("place", "FILE", *SHAPE, "--method", "fold", "--speed", "1,1,0.5"), "fold does not apply"),
+        (("place", "absent.csv", *SHAPE), "absent.csv: input = absent.csv: cannot be read"),
+        (("compare", "FILE", *SHAPE, "--methods", "eplb,nope"), "'nope': is not a method of placement"),
+        (("generate", "zipf", "--layers", "1"), "--experts = missing"),
+        (("generate", "zipf", "--shape", "nope"), "--shape = nope: is not a known shape"),
+        (("export", "FILE", *SHAPE), "--layer = missing: is needed"),
+        (("export", "FILE", *SHAPE, "--layer", "3", "--format", "sav"), "--format = sav"),
+        (("info", "nope"), "topic = nope"),
+    ],
+)
+def test_bad_usage_is_exit_2_with_the_reason(moeopt, tiny, words, said):
+    run = moeopt(*(str(tiny) if word == "FILE" else word for word in words))
+    assert (run.code, run.out) == (2, "")
+    assert said in run.err
+    assert all(line.startswith("error: ") for line in run.err.splitlines())
+
+
+def test_several_slips_are_told_at_once(moeopt, tiny):
+    run = moeopt("place", tiny, "--gpus", 3, "--slots", "x", "--expert-bytes", "4Gb", "--memory-bytes", "1GB")
+    assert run.code == 2
+    assert "--slots = x: must be a whole number" in run.err
+    assert "--expert-bytes = 4Gb: must be a number and a unit" in run.err and "Did you mean 4GB?" in run.err
+
+
+def test_place_prints_layers_and_a_summary(moeopt, tiny):
+    run = moeopt("place", tiny, *SHAPE, "--method", "search", "--iterations", 50, "--split", "even")
+    assert run.code == 0
+    for word in ("imbalance", "lower bound", "status", "layers       2: "):
+        assert word in run.out
+
+
+def test_quiet_place_prints_nothing_and_json_all(moeopt, tiny):
+    assert moeopt("place", tiny, *SHAPE, "--method", "lpt", "-q").out == ""
+    document = moeopt("place", tiny, *SHAPE, "--method", "lpt", "-q", "--json").document
+    assert [layer["layer"] for layer in document["solution"]["layers"]] == [3, 7]
+    assert document["instance"]["document"]["names"] == ["a", "b", "c", "d"]
+
+
+def test_options_reach_the_instance(moeopt, tiny):
+    words = ("--slots-per-gpu", 2, "--gpus", 2, "--speed", "1,0.5", "--floor-tokens", 2, "--steps", 3, "--nodes", 2)
+    more = ("--fill", "at_most", "--allow-doubles", "--phase", "decode", "--engine", "sglang", "--name", "n")
+    document = moeopt("place", tiny, *words, *more, "--layers", 7, "--method", "lpt", "--json").document
+    rules = document["instance"]["document"]
+    assert rules["slots"] == [2, 2] and rules["speed"] == [1.0, 0.5] and rules["nodes"] == [0, 1]
+    assert (rules["floor_tokens"], rules["steps"], rules["fill"], rules["distinct"]) == (2.0, 3, "at_most", False)
+    assert (rules["phase"], rules["engine"], rules["name"], rules["layers"]) == ("decode", "sglang", "n", [7])
+
+
+def test_sizes_keep_gb_and_gib_apart(moeopt, tiny):
+    words = ("place", tiny, "--gpus", 2, "--expert-bytes", "1GB", "--method", "lpt", "--json")
+    slots = {
+        memory: moeopt(*words, "--memory-bytes", memory).document["instance"]["document"]["slots"]
+        for memory in ("3GB,3.9GB", "2.8GiB")
+    }
+    assert slots == {"3GB,3.9GB": [3, 3], "2.8GiB": [3, 3]}
+
+
+def test_infeasible_is_exit_3_with_the_rules_that_conflict(moeopt, tiny):
+    words = ("place", tiny, "--gpus", 1, "--expert-bytes", "1GB", "--memory-bytes", "2GB", "--method", "lpt", "--json")
+    run = moeopt(*words)
+    assert run.code == 3
+    assert run.document["status"] == "INFEASIBLE"
+    assert "infeasible: 4 GB needed" in run.err
+
+
+def test_output_is_not_overwritten_without_force(moeopt, tiny, plan):
+    before = plan.read_bytes()
+    run = moeopt("place", tiny, *SHAPE, "--method", "contiguous", "-o", plan)
+    assert (run.code, plan.read_bytes()) == (2, before)
+    assert "exists and is never overwritten unasked. Choose another name or give --force" in run.err
+    assert moeopt("place", tiny, *SHAPE, "--method", "contiguous", "-o", plan, "--force").code == 0
+    assert plan.read_bytes() != before
+    assert sorted(file.name for file in plan.parent.iterdir()) == ["plan.json", "tiny.csv"]
+
+
+def test_fail_if_worse_is_a_gate(moeopt, tiny):
+    worse = moeopt("place", tiny, *SHAPE, "--method", "contiguous", "--fail-if-worse")
+    assert worse.code == 5 and "worse than eplb" in worse.err
+    assert moeopt("place", tiny, *SHAPE, "--method", "search", "--iterations", 0, "--fail-if-worse").code == 0
+
+
+def test_an_instance_document_brings_its_own_shape(moeopt, tmp_path):
+    file = tmp_path / "instance.json"
+    file.write_text(json.dumps(PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4, name="mine").to_dict()))
+    assert moeopt("place", file, "--method", "lpt", "--json").document["instance"]["name"] == "mine"
+    run = moeopt("place", file, "--method", "lpt", "--gpus", 2, "--allow-doubles")
+    assert run.code == 2 and "Leave out --gpus, --allow-doubles" in run.err
+    assert moeopt("place", "-", "--method", "lpt", stdin=file.read_text()).code == 0
+    file.write_text(file.read_text().replace("instance/1", "instance/9"))
+    assert "is not a placement instance this version knows" in moeopt("place", file).err
+
+
+def test_our_own_fault_is_exit_1_and_asks_for_a_report(moeopt, tiny, monkeypatch):
+    from moeopt.placement import PROBLEM
+
+    def fail(*_, **__):
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(PROBLEM, "conflicts", fail)
+    run = moeopt("place", tiny, *SHAPE, "--method", "lpt")
+    assert run.code == 1
+    assert "please report it: RuntimeError: boom" in run.err and "Traceback" not in run.err
+    assert "Traceback" in moeopt("place", tiny, *SHAPE, "--method", "lpt", "--debug").err
+
+
+def test_ctrl_c_before_there_is_a_plan_is_quiet(moeopt, tiny, monkeypatch):
+    from moeopt.placement import PROBLEM
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PROBLEM, "conflicts", interrupt)
+    run = moeopt("place", tiny, *SHAPE, "--method", "lpt")
+    assert (run.code, run.err) == (130, "error: interrupted before there was a plan\n")
+
+
+def test_compare_marks_the_best_and_the_bound(moeopt, tiny):
+    run = moeopt("compare", tiny, *SHAPE, "--methods", "contiguous,eplb,eplb_raw,fold,lpt")
+    assert run.code == 0
+    assert "best" in run.out and "lower bound" in run.out and "proved" in run.out
+
+
+def test_compare_takes_plans_and_several_inputs(moeopt, tiny, plan, tmp_path):
+    other = tmp_path / "other.csv"
+    other.write_text("1,2,3,4\n")
+    words = ("compare", tiny, other, *SHAPE, "--methods", "eplb", "--plans", plan, "--json")
+    first, second = moeopt(*words).document["blocks"]
+    assert [row["method"] for row in first["rows"]] == ["eplb", "plan"]
+    assert first["rows"][1]["objective"] == json.loads(plan.read_text())["objective"]
+    assert second["rows"][1]["reason"] == "the plan has no layer 0"
+
+
+def test_compare_is_a_gate_for_plans(moeopt, tiny, tmp_path):
+    bad = tmp_path / "bad.json"
+    moeopt("place", tiny, *SHAPE, "--method", "contiguous", "-o", bad)
+    run = moeopt("compare", tiny, *SHAPE, "--methods", "eplb,lpt", "--plans", bad, "--fail-if-worse")
+    assert run.code == 5 and "worse than eplb: bad has objective" in run.err
+    assert moeopt("compare", tiny, *SHAPE, "--methods", "eplb,lpt", "--fail-if-worse").code == 0
+
+
+def test_compare_of_an_infeasible_instance_is_exit_3(moeopt, tiny):
+    words = ("--gpus", 1, "--expert-bytes", "1GB", "--memory-bytes", "2GB", "--methods", "eplb,lpt")
+    assert moeopt("compare", tiny, *words).code == 3
+
+
+@pytest.mark.parametrize("ending", ["html", "md", "csv", "json"])
+def test_compare_writes_a_report(moeopt, tiny, tmp_path, ending):
+    file = tmp_path / f"report.{ending}"
+    words = ("compare", tiny, *SHAPE, "--methods", "eplb,lpt", "-o", file)
+    assert moeopt(*words).code == 0
+    text = file.read_text()
+    assert "eplb" in text
+    again = moeopt(*words)
+    assert again.code == 2 and "give --force" in again.err
+    assert file.read_text() == text
+
+
+def test_inspect_says_what_a_file_is(moeopt, tiny, plan):
+    run = moeopt("inspect", tiny, plan)
+    assert run.code == 0
+    assert "layer ids 3, 7" in run.out and "1 of 8 cells are 0" in run.out and "structure  ok" in run.out
+    loads, document = moeopt("inspect", tiny, plan, "--json").document["files"]
+    assert (loads["what"], loads["hottest"][1]["experts"][0], document["what"]) == ("loads", 3, "plan")
+
+
+def test_inspect_with_a_shape_says_what_any_plan_could_reach(moeopt, tiny):
+    run = moeopt("inspect", tiny, *SHAPE)
+    assert "no plan gets below" in run.out
+    facts = moeopt("inspect", tiny, *SHAPE, "--json").document["files"][0]
+    for row in facts["per_layer"]:
+        assert 1 <= row["best_possible"] <= row["now"]
+
+
+def test_check_lists_feasible_totals_and_the_price_of_a_slot(moeopt):
+    words = ("check", "--experts", 256, "--slots", 288, "--gpus", 72, "--nodes", 9)
+    run = moeopt(*words, "--expert-bytes", "42MiB", "--layers", 58)
+    assert run.code == 0
+    assert "32 redundant experts" in run.out and "2.38 GiB" in run.out
+    document = moeopt(*words, "--json").document
+    assert document["ok"] and [row["slots"] for row in document["feasible_slots"]] == [288, 360, 432, 504]
+
+
+def test_check_tells_all_violations_with_the_nearest_values(moeopt):
+    run = moeopt("check", "--experts", 256, "--slots", 270, "--gpus", 72, "--nodes", 7, "--groups", 10)
+    assert run.code == 2
+    for said in ("nodes = 7: must divide gpus = 72. Use 6", "slots = 270", "groups = 10: must divide experts = 256"):
+        assert said in run.err
+    run = moeopt("check", "--experts", 8, "--slots", 16, "--gpus", 4, "--expert-bytes", "1GB", "--gpu-mem", "2GB")
+    assert run.code == 2 and "At most 2 slots a GPU, 8 in all" in run.err
+
+
+def test_generate_writes_loads_that_read_back(moeopt, tmp_path):
+    words = ("generate", "zipf", "--experts", 8, "--top-k", 2, "--tokens", 100, "--seed", 3)
+    file = tmp_path / "loads.json"
+    assert moeopt(*words, "--layers", 2, "-o", file).code == 0
+    assert moeopt(*words, "--layers", 2, "-o", file).code == 2
+    table = json.loads(file.read_text())["loads"]
+    assert [sum(row) for row in table] == [200, 200]
+    assert moeopt(*words, "--layers", 2).out == "".join(",".join(map(str, row)) + "\n" for row in table)
+    run = moeopt("generate", "lognormal", "--shape", "mixtral_12_g4", "--tokens", 50, "--layers", 3)
+    assert [len(row.split(",")) for row in run.out.splitlines()] == [8, 8, 8]
+
+
+def test_export_writes_the_model_of_one_layer(moeopt, tiny, tmp_path):
+    words = ("export", tiny, "--gpus", 2, "--slots", 4, "--layer", 7)
+    text = moeopt(*words).out
+    assert "Minimize" in text and text.rstrip().endswith("End")
+    file = tmp_path / "model.mps"
+    assert moeopt(*words, "--format", "mps", "-o", file).code == 0
+    assert "ROWS" in file.read_text()
+    assert moeopt(*words, "--format", "mps", "-o", file).code == 2
+
+
+@pytest.mark.parametrize("topic", ["schema", "methods", "backends", "shapes", "generators", "versions"])
+def test_info_has_something_on_every_topic(moeopt, topic):
+    assert moeopt("info", topic).code == 0
+    assert moeopt("info", topic, "--json").document
+
+
+def test_warmup_says_what_it_did(moeopt, monkeypatch):
+    from moeopt.kernels import _jit
+
+    monkeypatch.setenv("MOEOPT_INTERPRET", "1")
+    _jit.has_numba.cache_clear()
+    try:
+        run = moeopt("warmup")
+    finally:
+        _jit.has_numba.cache_clear()
+    assert run.code == 0 and "pip install 'moeopt[fast]'" in run.out
+
+
+def test_the_shipped_loads_are_read_by_inspect(moeopt):
+    assert "26 layers, 64 experts" in moeopt("inspect", LOADS).out
