@@ -40,7 +40,7 @@ tbody td.why { text-align: left; white-space: normal; color: var(--soft); min-wi
 tr.best th, tr.best td { background: var(--best); font-weight: 600; }
 tr.broken td { color: var(--soft); }
 tr.bound th, tr.bound td { border-top: 1px solid var(--rule); font-style: italic; }
-.tag { display: block; font-size: 0.75rem; color: var(--soft); font-style: normal; font-weight: 400; }
+.tag { display: block; font-size: 0.92em; color: var(--soft); font-style: normal; font-weight: 400; }
 tr.best .tag { color: var(--mark); font-weight: 600; }
 .notes { font-size: 0.8125rem; color: var(--soft); }
 .notes p { max-width: 62rem; }
@@ -61,7 +61,8 @@ figcaption b { margin-right: 0.3em; }
 @page { size: A4 landscape; margin: 14mm; }
 @media print { :root { color-scheme: light; --paper: #ffffff; --ink: #000000; --soft: #444444; --rule: #bbbbbb;
   --best: #e8e8e8; --mark: #000000; }
-  body { font-size: 11pt; } main { max-width: none; padding: 0; } .scroll, figure .card { overflow: visible; }
+  html { font-size: 9.5pt; } body { font-size: 1rem; } main { max-width: none; padding: 0; }
+  .scroll, figure .card { overflow: visible; }
   figure .card { border: 0; padding: 0; } figure svg { min-width: 0; } figure, tr, dl { break-inside: avoid; }
   h2 { break-after: avoid; } table { font-size: 7.5pt; } th, td { padding: 0.2rem 0.3rem; }
   th:first-child { position: static; } tr.best th, tr.best td { print-color-adjust: exact; } }
