@@ -43,6 +43,9 @@ class Say:
         """A table or text for people, on standard output; nothing when quiet."""
         if not self.quiet:
             console = _console(sys.stdout)
+            wide = console.options.update(width=PIPE_WIDTH)
+            natural = console.measure(what, options=wide).maximum
+            console.width = max(console.width, natural)  # rather a line the terminal wraps than digits lost
             with console.capture() as captured:
                 console.print(what)
             lines = captured.get().strip("\n").split("\n")

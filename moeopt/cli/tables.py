@@ -43,7 +43,7 @@ def table(title: str, *columns: str) -> Table:
     from rich import box
     from rich.table import Table
 
-    made = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    made = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0))
     for index, column in enumerate(columns):
         made.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     return made
@@ -82,7 +82,16 @@ def comparison_table(comparison: Comparison) -> Table:
     """A row a method, and what no plan can beat."""
     name = comparison.instance.get("name") or "instance"
     made = table(
-        str(name), "method", "objective", "imbalance", "worst layer", "gap mean", "worst", "replicas", "time", "remark"
+        str(name),
+        "method",
+        "objective",
+        "imbalance",
+        "worst layer",
+        "gap mean",
+        "gap worst",
+        "replicas",
+        "time",
+        "remark",
     )
     made.columns[-1].justify = "left"
     made.columns[-1].no_wrap = False

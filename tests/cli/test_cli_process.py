@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import signal
 import subprocess
@@ -22,8 +24,6 @@ def test_verify_accepts_the_plan_that_place_wrote_and_names_a_changed_slot(proce
     made = process("place", LOADS, *SHAPE, "--layers", "0-3", "--method", "search", "--iterations", 0, "-o", file)
     assert (made.code, made.err.count("plan: ")) == (0, 1)
     assert process("verify", file, LOADS).code == 0
-
-    import json
 
     document = json.loads(file.read_text())
     layer = document["solution"]["layers"][2]
@@ -51,6 +51,32 @@ def test_tables_in_a_pipe_have_no_colour_and_are_not_cut(process):
     assert ESCAPE not in run.out + run.err and "…" not in run.out
     row = next(line for line in run.out.splitlines() if line.startswith(" fold"))
     assert row.endswith("fold does not apply: fold needs two slots on every GPU and equal speeds")
+
+
+def test_no_color_is_obeyed_and_a_narrow_terminal_loses_no_digits(monkeypatch):
+    from moeopt.cli.say import Common, Say
+
+    class Terminal(io.StringIO):
+        encoding = "utf-8"
+
+        def isatty(self):
+            return True
+
+    from moeopt.cli.tables import table
+
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "20")
+    for plain in (False, True):
+        if plain:
+            monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+        rows = table("", "method", "objective", "lower bound")
+        rows.add_row("search", "40,669.7", "40,594.1", style="green")
+        Say(Common()).show(rows)
+        assert "40,669.7" in terminal.getvalue() and "…" not in terminal.getvalue()
+        assert ("\x1b[32m" in terminal.getvalue()) is not plain
 
 
 def test_loads_come_from_standard_input(process):
