@@ -33,6 +33,9 @@ def search(
     first = lower + (upper - lower) * 1e-3
     if not lower < first < upper or _refuting_set(weights, num_gpus, slots, first) is None:
         return None  # one cheap test spares the halvings where the bound has nothing to give
+    nearly = upper * (1 - 1e-10)  # what proves a plan optimal
+    if nearly > first and (found := _refuting_set(weights, num_gpus, slots, nearly)) is not None:
+        return nearly, found
     best, low, high = None, first, upper
     for _ in range(STEPS):
         middle = (low + high) / 2
