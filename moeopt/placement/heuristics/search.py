@@ -141,7 +141,7 @@ class _Run:
         """Search the nodes of one deal after another; a set of groups is searched once per layer."""
         instance = self.instance
         members = deals.group_members(instance)
-        known: dict[tuple[int, ...], Found] = {}
+        known: dict[tuple[object, ...], Found] = {}
         for bound, deal in self._deals(row):
             if self._certified(row) or bound >= self.cost[row] * (1 - self.gap):
                 break
@@ -151,9 +151,10 @@ class _Run:
                 gpus = deals.gpus_of_node(instance, node)
                 experts = members[list(groups)].ravel()
                 part = self._part(row, experts, gpus)
-                if groups not in known or not deals.alike(instance):
-                    known[groups] = self._search_node(part, max(bound, float(self.bounds[row].value)), row)
-                found = known[groups]
+                same = (groups, part.slots, part.speed)  # nodes that are alike may have their GPUs in another order
+                if same not in known:
+                    known[same] = self._search_node(part, max(bound, float(self.bounds[row].value)), row)
+                found = known[same]
                 worst = max(worst, found.cost)
                 held[eplb.slots_of(instance, gpus)] = np.append(experts, -1)[found.held]
             if worst * self.scale[row] < self.cost[row]:
