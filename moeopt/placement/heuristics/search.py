@@ -44,6 +44,8 @@ def search(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
         run.stage_one()
         run.stage_two()
     except KeyboardInterrupt:
+        if not run.begun:
+            raise  # there is no plan yet
         run.stop = Stop.INTERRUPTED
     return run.outcome()
 
@@ -56,11 +58,12 @@ class _Run:
     context: Context
     held: NDArray[np.int64] = field(init=False)
     cost: NDArray[np.float64] = field(init=False)
-    bounds: list[lower.LayerBound] = field(init=False)
+    bounds: list[lower.LayerBound] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     incumbents: list[tuple[float, float]] = field(default_factory=list)
     rounds: int = 0
     stop: Stop = Stop.GAP
+    begun: bool = False
 
     def __post_init__(self) -> None:
         gap = self.context.limits.gap
@@ -89,6 +92,7 @@ class _Run:
                 starts.append(_repaired(instance, fold.folded(instance)))
         self.held = starts[0]
         self.cost = self._costs(starts[0])
+        self.begun = True
         for other in starts[1:]:
             cost = self._costs(other)
             better = cost < self.cost
@@ -261,7 +265,7 @@ class _Run:
             self.stop,
             self.rounds,
             self.incumbents,
-            self.bounds,
+            self.bounds or None,
             self.notes,
         )
 
