@@ -24,7 +24,7 @@ from moeopt.placement.heuristics.doubles import replace_doubles
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.registry import Context, Outcome
-from moeopt.result import Stop
+from moeopt.result import MACHINE_NOTE, Stop
 
 DEFAULT_GAP = 0.001
 MOST_TRIED_DEALS = 8
@@ -254,9 +254,11 @@ class _Run:
         from moeopt.kernels._jit import has_numba
 
         if not has_numba():
-            self.notes.append("the deep search is interpreted, some hundred times slower: pip install 'moeopt[fast]'")
+            slow = "the deep search is interpreted, some hundred times slower: pip install 'moeopt[fast]'"
+            self.notes.append(MACHINE_NOTE + slow)
         elif not packing.improve.cached:
-            self.notes.append("compiled code cannot be kept: no folder for it can be written (set NUMBA_CACHE_DIR)")
+            lost = "compiled code cannot be kept: no folder for it can be written (set NUMBA_CACHE_DIR)"
+            self.notes.append(MACHINE_NOTE + lost)
 
     def outcome(self) -> Outcome[Placement]:
         """The incumbents of all layers as one plan."""
