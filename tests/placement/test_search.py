@@ -88,7 +88,9 @@ def _context() -> object:
 @pytest.mark.parametrize("time_s", [1e-6, 0.05])
 def test_a_tiny_time_limit_still_gives_a_whole_legal_plan(method: str, time_s: float) -> None:
     rng = np.random.default_rng(1)
-    instance = PlacementInstance(rng.zipf(1.5, (6, 64)).clip(max=10_000), gpus=16, slots=80, distinct=method != "eplb_raw")
+    instance = PlacementInstance(
+        rng.zipf(1.5, (6, 64)).clip(max=10_000), gpus=16, slots=80, distinct=method != "eplb_raw"
+    )
     if METHODS[method].applies(instance) is not None:
         return
     result = placement.solve(instance, method=method, limits=Limits(time_s=time_s))
