@@ -36,6 +36,9 @@ class Stop(StrEnum):
     INTERRUPTED = "INTERRUPTED"
 
 
+MACHINE_NOTE = "this machine: "
+"""How a note begins that depends on where the solve ran; `Result.canonical` leaves it out."""
+
 BoundKind = Literal["certified", "solver"]
 
 
@@ -130,12 +133,18 @@ class Result:
             return found
         if (self.lower_bound is None) != (self.bound_kind is None):
             found.append(f"lower_bound {self.lower_bound} with bound_kind {self.bound_kind}")
-        if self.gap is not None and self.gap < 0:
-            found.append(f"lower_bound {self.lower_bound} lies above objective {self.objective}")
+        if self.objective is not None and self.lower_bound is not None and self.lower_bound > self.objective:
+            return [*found, f"lower_bound {self.lower_bound} lies above objective {self.objective}"]
+        if self.gap_worst_layer is not None and self.gap is None:
+            found.append(f"gap_worst_layer = {self.gap_worst_layer} without an objective and a bound")
+        elif self.gap_worst_layer is not None and self.gap is not None and self.gap_worst_layer < self.gap - 1e-9:
+            found.append(f"the worst layer has a gap of {self.gap_worst_layer}, all together {self.gap}")
         tolerance = CERTIFIED_TOLERANCE if self.bound_kind == "certified" else SOLVER_TOLERANCE
-        worst = self.gap_worst_layer if self.gap_worst_layer is not None else self.gap
+        worst = max((gap for gap in (self.gap, self.gap_worst_layer) if gap is not None), default=None)
         if self.status is Status.OPTIMAL and (worst is None or worst > tolerance):
             found.append(f"OPTIMAL with a gap of {worst} on the worst layer, allowed {tolerance}")
+        if has_plan and self.conflicts:
+            found.append(f"status {self.status} with rules that conflict")
         if self.status is Status.INFEASIBLE and not self.conflicts:
             found.append("INFEASIBLE without naming the rules that conflict")
         if self.iterations < 0:
@@ -178,4 +187,5 @@ class Result:
         for key in ("runtime_s", "versions"):
             del document[key]
         document["incumbents"] = [objective for _, objective in self.incumbents]
+        document["notes"] = [note for note in self.notes if not note.startswith(MACHINE_NOTE)]
         return canonical_json(document)

@@ -142,9 +142,9 @@ def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any
         return rank_deals(instance, [row])[0].bound.value
     if kind == "enumeration":
         value = _number(certificate.get("value"))
-        if value is None or not enumeration.refutes(instance, row, most_replicas(instance), value):
-            return None
-        return value
+        return (
+            value if value is not None and enumeration.refutes(instance, row, most_replicas(instance), value) else None
+        )
     if kind == "pigeonhole" and instance.split == "even" and instance.floor_rule == "per_expert" and instance.uniform:
         threshold, experts = _number(certificate.get("threshold")), certificate.get("experts")
         if threshold is None or not _are_experts(experts, instance):

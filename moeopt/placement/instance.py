@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -169,7 +170,7 @@ class PlacementInstance:
         put("pin", checks.pairs("pin", pin, num_experts, num_gpus, check))
         put("forbid", checks.pairs("forbid", forbid, num_experts, num_gpus, check, any_expert=True))
         put("name", str(name))
-        put("llm", None if llm is None else dict(llm))
+        put("llm", None if llm is None else copy.deepcopy(dict(llm)))
         put("phase", phase)
         put("engine", engine)
         check.raise_if_any()
@@ -294,7 +295,7 @@ class PlacementInstance:
             "expert_bytes": self.expert_bytes,
             "memory_bytes": None if self.memory_bytes is None else list(self.memory_bytes),
             "names": None if self.names is None else list(self.names),
-            "llm": self.llm,
+            "llm": copy.deepcopy(self.llm),
             "phase": self.phase,
             "engine": self.engine,
         }

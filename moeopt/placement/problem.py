@@ -72,7 +72,12 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             plan = with_best_shares(instance, plan)
         judged = verify.evaluate(instance, plan)
         if context.warm_start is not None:
-            plan, judged = _better_layers(instance, plan, judged, context.warm_start)
+            warm = context.warm_start
+            if instance.split == "free" and warm.shares is None:
+                from moeopt.placement.shares import with_best_shares
+
+                warm = with_best_shares(instance, warm)
+            plan, judged = _better_layers(instance, plan, judged, warm)
         floors = _bounds(instance, judged, outcome, context)
         layers = [
             {
@@ -175,10 +180,9 @@ def _better_layers(
     slots = plan.slot_expert.copy()
     slots[keep] = warm.slot_expert[keep]
     shares = plan.shares
-    if shares is not None and warm.shares is not None:
+    if shares is not None:
+        assert warm.shares is not None  # both have shares with a free split, neither with an even one
         shares = tuple(old if kept else new for kept, old, new in zip(keep, warm.shares, shares, strict=True))
-    elif shares is not None:
-        return plan, judged
     merged = Placement.of(slots, shares)
     return merged, verify.evaluate(instance, merged)
 

@@ -83,6 +83,8 @@ def raw_applies(instance: PlacementInstance) -> str | None:
         return "the published rule may put two copies of an expert on one GPU; set distinct=false, or use eplb"
     if not instance.uniform:
         return "the published rule needs equal slots and equal speeds; use eplb"
+    if float(instance.weights.sum(axis=1).max()) > float(np.finfo(np.float32).max):
+        return "the published rule computes in float32, which these loads exceed; use eplb"
     if instance.constrained:
         return "the published rule knows no pin and no forbid; use search"
     if len({instance.node.count(node) for node in instance.node_ids}) > 1:

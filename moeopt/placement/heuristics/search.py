@@ -24,7 +24,7 @@ from moeopt.placement.heuristics.doubles import replace_doubles
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.registry import Context, Outcome
-from moeopt.result import Stop
+from moeopt.result import MACHINE_NOTE, Stop
 
 DEFAULT_GAP = 0.001
 MOST_TRIED_DEALS = 8
@@ -44,6 +44,8 @@ def search(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
         run.stage_one()
         run.stage_two()
     except KeyboardInterrupt:
+        if not run.begun:
+            raise  # there is no plan yet
         run.stop = Stop.INTERRUPTED
     return run.outcome()
 
@@ -56,11 +58,12 @@ class _Run:
     context: Context
     held: NDArray[np.int64] = field(init=False)
     cost: NDArray[np.float64] = field(init=False)
-    bounds: list[lower.LayerBound] = field(init=False)
+    bounds: list[lower.LayerBound] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     incumbents: list[tuple[float, float]] = field(default_factory=list)
     rounds: int = 0
     stop: Stop = Stop.GAP
+    begun: bool = False
 
     def __post_init__(self) -> None:
         gap = self.context.limits.gap
@@ -89,6 +92,7 @@ class _Run:
                 starts.append(_repaired(instance, fold.folded(instance)))
         self.held = starts[0]
         self.cost = self._costs(starts[0])
+        self.begun = True
         for other in starts[1:]:
             cost = self._costs(other)
             better = cost < self.cost
@@ -141,7 +145,7 @@ class _Run:
         """Search the nodes of one deal after another; a set of groups is searched once per layer."""
         instance = self.instance
         members = deals.group_members(instance)
-        known: dict[tuple[int, ...], Found] = {}
+        known: dict[tuple[object, ...], Found] = {}
         for bound, deal in self._deals(row):
             if self._certified(row) or bound >= self.cost[row] * (1 - self.gap):
                 break
@@ -151,9 +155,10 @@ class _Run:
                 gpus = deals.gpus_of_node(instance, node)
                 experts = members[list(groups)].ravel()
                 part = self._part(row, experts, gpus)
-                if groups not in known or not deals.alike(instance):
-                    known[groups] = self._search_node(part, max(bound, float(self.bounds[row].value)), row)
-                found = known[groups]
+                same = (groups, part.slots, part.speed)  # nodes that are alike may have their GPUs in another order
+                if same not in known:
+                    known[same] = self._search_node(part, max(bound, float(self.bounds[row].value)), row)
+                found = known[same]
                 worst = max(worst, found.cost)
                 held[eplb.slots_of(instance, gpus)] = np.append(experts, -1)[found.held]
             if worst * self.scale[row] < self.cost[row]:
@@ -249,9 +254,11 @@ class _Run:
         from moeopt.kernels._jit import has_numba
 
         if not has_numba():
-            self.notes.append("the deep search is interpreted, some hundred times slower: pip install 'moeopt[fast]'")
+            slow = "the deep search is interpreted, some hundred times slower: pip install 'moeopt[fast]'"
+            self.notes.append(MACHINE_NOTE + slow)
         elif not packing.improve.cached:
-            self.notes.append("compiled code cannot be kept: no folder for it can be written (set NUMBA_CACHE_DIR)")
+            lost = "compiled code cannot be kept: no folder for it can be written (set NUMBA_CACHE_DIR)"
+            self.notes.append(MACHINE_NOTE + lost)
 
     def outcome(self) -> Outcome[Placement]:
         """The incumbents of all layers as one plan."""
@@ -260,7 +267,7 @@ class _Run:
             self.stop,
             self.rounds,
             self.incumbents,
-            self.bounds,
+            self.bounds or None,
             self.notes,
         )
 
