@@ -247,6 +247,8 @@ def best_swap(layer: Layer, state: State, hot: int, threshold: float) -> float:
                     best = gain
                     state.move[0] = first
                     state.move[1] = second
+                    if best >= hot_cost * (1.0 - EPSILON):
+                        return best  # the hot GPU comes down to the threshold, and no other one rises above it
     return best if best > EPSILON else 0.0
 
 
@@ -365,7 +367,7 @@ def descend(layer: Layer, state: State, threshold: float) -> int:
         scans += 1
         if best_swap(layer, state, hot, threshold) > 0.0:
             swap(layer, state, state.move[0], state.move[1])
-            state.tried[:] = False
+            state.tried[layer.gpu[state.move[1]]] = False
         elif best_transfer(layer, state, hot, threshold) > 0.0:
             change(layer, state, state.move[0], state.move[1])
             state.tried[:] = False
