@@ -71,9 +71,13 @@ def pack(
         else:
             gpu = key.argmin(axis=1)
         where = base + gpu
-        left = room[where] - 1
+        left = room.take(where)
+        left -= 1
         room[where] = left
-        cost[where] += wall[left] + (size[step] if pace is None else size[step] * pace[where])
+        after = wall.take(left)
+        after += size[step] if pace is None else size[step] * pace.take(where)
+        after += cost.take(where)
+        cost[where] = after
         if distinct and with_repeat[step + 1]:
             if not with_repeat[step]:
                 hosts[:] = False

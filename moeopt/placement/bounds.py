@@ -49,18 +49,18 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
     if deals.enumerable(instance):
         return [ranked.bound for ranked in rank_deals(instance, list(range(instance.num_layers)))]
     weights = instance.weights
-    means = np.array([float(value) for value in _means(instance)])
+    exact_means = _means(instance)
+    means = np.array([float(value) for value in exact_means])
     fastest = max(instance.speed)
     if instance.split == "even":
-        counts = greedy_counts(weights, instance.num_slots, most_replicas(instance))
-        single = pieces(instance, counts).max(axis=1) / fastest
+        single = pieces(instance, instance.greedy_counts).max(axis=1) / fastest
     else:
         heaviest = weights.argmax(axis=1)
         alone = [float(_alone(instance, row, int(expert))) for row, expert in enumerate(heaviest)]
         single = np.array(alone)
     bounds = []
     for row in range(instance.num_layers):
-        mean = LayerBound("mean", _means(instance)[row], {"kind": "mean"})
+        mean = LayerBound("mean", exact_means[row], {"kind": "mean"})
         if single[row] <= means[row] * (1 - 1e-12):
             bounds.append(mean)
             continue

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from moeopt.documents import sha256, whole
 from moeopt.errors import Violations
+from moeopt.kernels.counts import greedy_counts
 from moeopt.placement import checks
 from moeopt.workload.table import Loads, as_loads
 
@@ -246,6 +247,12 @@ class PlacementInstance:
     def weights(self) -> NDArray[np.float64]:
         """(L, E) ``w_e = max(a_e, K)``, the load each expert costs, in floating point."""
         return np.maximum(self.loads.astype(np.float64), float(self.floor))
+
+    @cached_property
+    def greedy_counts(self) -> NDArray[np.int64]:
+        """(L, E) replicas by the greedy rule over all GPUs, at most one a GPU where they are distinct."""
+        usable = sum(count > 0 for count in self.slots)
+        return greedy_counts(self.weights, self.num_slots, usable if self.distinct else None)
 
     @cached_property
     def exact_loads(self) -> tuple[NDArray[Any], int, int]:

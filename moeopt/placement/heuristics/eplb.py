@@ -38,12 +38,17 @@ def _finish(instance: PlacementInstance, slot_expert: NDArray[np.int32]) -> Outc
 def balanced(instance: PlacementInstance, *, avoid_doubles: bool) -> NDArray[np.int32]:
     """(L, S) the rule, node by node where groups are kept."""
     if not instance.hierarchical:
-        return _pack_gpus(instance, instance.weights, list(range(instance.num_gpus)), avoid_doubles)
+        counts = instance.greedy_counts
+        return pack(instance.weights / counts, counts, instance.slots, instance.speed, distinct=avoid_doubles)
     out = np.empty((instance.num_layers, instance.num_slots), dtype=np.int32)
     rows = np.arange(instance.num_layers)[:, None]
     for node, experts in zip(instance.node_ids, deal_groups(instance), strict=True):
         gpus = gpus_of_node(instance, node)
-        inside = _pack_gpus(instance, instance.weights[rows, experts], gpus, avoid_doubles)
+        slots, speed = [instance.slots[gpu] for gpu in gpus], [instance.speed[gpu] for gpu in gpus]
+        weights = instance.weights[rows, experts]
+        most = sum(count > 0 for count in slots) if instance.distinct else None
+        counts = greedy_counts(weights, sum(slots), most)
+        inside = pack(weights / counts, counts, slots, speed, distinct=avoid_doubles)
         out[:, slots_of(instance, gpus)] = np.take_along_axis(experts, inside.astype(np.int64), axis=1)
     return out
 
@@ -52,16 +57,6 @@ def slots_of(instance: PlacementInstance, gpus: list[int]) -> NDArray[np.int64]:
     """Slots of some GPUs, GPU after GPU."""
     start = instance.slot_start
     return np.concatenate([np.arange(start[gpu], start[gpu + 1]) for gpu in gpus])
-
-
-def _pack_gpus(
-    instance: PlacementInstance, weights: NDArray[np.float64], gpus: list[int], avoid_doubles: bool
-) -> NDArray[np.int32]:
-    slots = [instance.slots[gpu] for gpu in gpus]
-    usable = sum(count > 0 for count in slots)
-    counts = greedy_counts(weights, sum(slots), usable if instance.distinct else None)
-    speed = [instance.speed[gpu] for gpu in gpus]
-    return pack(weights / counts, counts, slots, speed, distinct=avoid_doubles)
 
 
 def deal_groups(instance: PlacementInstance) -> list[NDArray[np.int64]]:

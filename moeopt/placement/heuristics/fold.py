@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.kernels.counts import greedy_counts
 from moeopt.placement.heuristics.doubles import replace_doubles
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
@@ -35,8 +34,7 @@ def fold(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
 
 def folded(instance: PlacementInstance) -> NDArray[np.int64]:
     """(L, 2 G) pairs before doubles are repaired."""
-    most = instance.num_gpus if instance.distinct else None
-    counts = greedy_counts(instance.weights, instance.num_slots, most)
+    counts = instance.greedy_counts
     pieces = instance.weights / counts
     order = np.argsort(-pieces, axis=1, kind="stable")
     repeated = np.repeat(order.ravel(), np.take_along_axis(counts, order, axis=1).ravel())
