@@ -120,7 +120,9 @@ class _Summary:
         for kind, (good, count) in self.certified.items():
             if count:
                 share = 100 * good / count
-                print(f"{kind}, flat, 5 slots a GPU or more: {good} of {count} layers certified to 0.1 % ({share:.2f} %)")
+                print(
+                    f"{kind}, flat, 5 slots a GPU or more: {good} of {count} layers certified to 0.1 % ({share:.2f} %)"
+                )
         print(f"of these rows slower than 8 ms a layer: {self.slow or 'none'}")
 
 
