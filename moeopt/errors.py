@@ -34,8 +34,8 @@ class Violation:
 
     def __str__(self) -> str:
         place = f"{self.field}[{self.where}]" if self.where else self.field
-        fix = self.fix.rstrip(".")
-        return f"{place} = {self.value}: {self.rule.rstrip('.')}." + (f" {fix}." if fix else "")
+        fix = self.fix if self.fix.endswith((".", "?")) else f"{self.fix}."
+        return f"{place} = {self.value}: {self.rule.rstrip('.')}." + (f" {fix}" if self.fix else "")
 
 
 class InstanceError(MoeoptError, ValueError):

@@ -306,8 +306,9 @@ def _import_policy(name: str) -> Callable[[Any, Limits, int], Any]:
     fix = "Give package.module:function, importable from here"
     try:
         found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InstanceError([Violation("method", "", repr(name), f"cannot be imported ({error})", fix)]) from error
+    except Exception as error:  # the module is somebody's: anything can go wrong while it runs
+        rule = f"cannot be imported ({type(error).__name__}: {error})"
+        raise InstanceError([Violation("method", "", repr(name), rule, fix)]) from error
     if not callable(found):
         raise InstanceError([Violation("method", "", repr(name), "is not a function", fix)])
     policy: Callable[[Any, Limits, int], Any] = found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from moeopt.documents import canonical_json
 from moeopt.errors import Violations
 
 if TYPE_CHECKING:
@@ -18,10 +20,47 @@ MAX_GPUS = 65_536
 """More is surely a slip of the keyboard, and would fill the memory before anything else is checked."""
 
 
+MAX_SLOTS = 2**24
+"""The same for slots: one layer of a plan would take 64 MB."""
+
+
+def listed(value: object) -> bool:
+    """Whether a value is a list of entries rather than one entry."""
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _entries(field: str, value: Any, check: Violations) -> list[Any]:
+    """The entries of a list, none when it is not a list."""
+    if listed(value):
+        return list(value)
+    check.add(field, value, rule="must be a list", fix="Give one entry each")
+    return []
+
+
 def choice(field: str, value: object, allowed: tuple[str, ...], check: Violations) -> None:
     """One of a few words."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         check.add(field, value, rule=f"must be one of {', '.join(allowed)}", fix=f"Use {allowed[0]}")
+
+
+def word(field: str, value: Any, check: Violations) -> str | None:
+    """A text, or ``None``."""
+    if value is not None and not isinstance(value, str):
+        check.add(field, value, rule="must be a text", fix="Give a name, or leave it out")
+    return None if value is None else str(value)
+
+
+def facts(field: str, value: Any, check: Violations) -> dict[str, Any] | None:
+    """A copy of a mapping that strict JSON can hold, or ``None``."""
+    if value is None:
+        return None
+    try:
+        return copy.deepcopy(dict(value)) if canonical_json(dict(value)) else None
+    except (TypeError, ValueError):
+        check.add(field, value, rule="must be a mapping that JSON can hold", fix="Give names and numbers")
+        return None
 
 
 def whole(field: str, value: Any, least: int, check: Violations, *, where: str = "") -> int:
@@ -59,7 +98,7 @@ def memory(expert_bytes: Any, memory_bytes: Any, check: Violations) -> list[floa
     if memory_bytes is None:
         return None
     number("expert_bytes", expert_bytes, check, positive=True)
-    if isinstance(memory_bytes, Sequence | np.ndarray):
+    if listed(memory_bytes):
         return [number("memory_bytes", item, check, where=f"GPU {gpu}") for gpu, item in enumerate(memory_bytes)]
     return number("memory_bytes", memory_bytes, check)
 
@@ -68,7 +107,7 @@ def num_gpus(gpus: Any, slots: Any, speed: Any, memory: Any, check: Violations) 
     """G, from `gpus` or from the length of a per-GPU field; all that say must agree."""
     said = {}
     for field, value in (("slots", slots), ("speed", speed), ("memory_bytes", memory)):
-        if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        if listed(value):
             said[field] = len(value)
     if gpus is not None:
         count = whole("gpus", gpus, 1, check)
@@ -95,7 +134,9 @@ def layers(value: Any, num_layers: int, check: Violations) -> tuple[int, ...]:
     """L distinct layer ids; 0..L-1 by default."""
     if value is None:
         return tuple(range(num_layers))
-    ids = tuple(whole("layers", item, 0, check, where=str(row)) for row, item in enumerate(value))
+    ids = tuple(
+        whole("layers", item, 0, check, where=str(row)) for row, item in enumerate(_entries("layers", value, check))
+    )
     if len(ids) != num_layers:
         check.add("layers", f"{len(ids)} ids", rule=f"must have one id a row of loads, {num_layers}", fix="Give all")
     _unique("layers", ids, check)
@@ -106,7 +147,7 @@ def names(value: Any, num_experts: int, check: Violations) -> tuple[str, ...] | 
     """E unique names."""
     if value is None:
         return None
-    texts = tuple(str(item) for item in value)
+    texts = tuple(str(item) for item in _entries("names", value, check))
     if len(texts) != num_experts:
         rule = f"must have one name an expert, {num_experts}"
         check.add("names", f"{len(texts)} names", rule=rule, fix="Give all names or none")
@@ -127,7 +168,8 @@ def speed(value: Any, num_gpus: int, check: Violations) -> tuple[float, ...]:
         return (1.0,) * num_gpus
     fix = "Leave a GPU that does no work out"
     return tuple(
-        number("speed", item, check, positive=True, where=f"GPU {gpu}", fix=fix) for gpu, item in enumerate(value)
+        number("speed", item, check, positive=True, where=f"GPU {gpu}", fix=fix)
+        for gpu, item in enumerate(_entries("speed", value, check))
     )
 
 
@@ -140,7 +182,7 @@ def per_gpu_memory(value: list[float] | float | None, num_gpus: int, check: Viol
 
 def node(value: Any, num_gpus: int, check: Violations) -> tuple[int, ...]:
     """G node ids, from a count of equal nodes or given one by one."""
-    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+    if listed(value):
         ids = tuple(whole("nodes", item, 0, check, where=f"GPU {gpu}") for gpu, item in enumerate(value))
         if len(ids) != num_gpus:
             rule = f"must have one node id a GPU, {num_gpus}"
@@ -160,7 +202,7 @@ def groups(value: Any, num_experts: int, check: Violations) -> tuple[int, ...] |
     """E group ids of equal groups, from a count or given one by one."""
     if value is None:
         return None
-    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+    if listed(value):
         ids = tuple(whole("groups", item, 0, check, where=f"expert {expert}") for expert, item in enumerate(value))
         if len(ids) != num_experts:
             rule = f"must have one group id an expert, {num_experts}"
@@ -190,9 +232,10 @@ def slots(instance: PlacementInstance, value: Any, uneven: bool, check: Violatio
         if instance.memory_bytes is None or instance.expert_bytes is None:
             check.add("slots", None, rule="is needed", fix="Give all slots together, or one number a GPU")
             return (1,) * num_gpus
+        most = num_experts // len(instance.node_ids) if instance.hierarchical else num_experts
         fitting = (int(free // instance.expert_bytes) for free in instance.memory_bytes)
-        return tuple(min(count, num_experts) if instance.distinct else count for count in fitting)
-    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        return tuple(min(count, most) if instance.distinct else count for count in fitting)
+    if listed(value):
         counts = tuple(whole("slots", item, 0, check, where=f"GPU {gpu}") for gpu, item in enumerate(value))
     else:
         counts = _deal(whole("slots", value, 1, check), num_gpus, num_experts, uneven, check)
@@ -224,8 +267,8 @@ def pairs(
 ) -> Any:
     """(expert, GPU) pairs with ids in range."""
     found = []
-    for place, pair in enumerate(value):
-        if not isinstance(pair, Sequence | np.ndarray) or isinstance(pair, str) or len(pair) != 2:
+    for place, pair in enumerate(_entries(field, value, check)):
+        if not listed(pair) or len(pair) != 2:
             check.add(field, pair, rule="must be a pair [expert, gpu]", fix="Give two ids", where=str(place))
             continue
         expert, gpu = pair
@@ -255,7 +298,25 @@ def shape(instance: PlacementInstance, check: Violations) -> None:
             rule = f"must be a multiple of nodes = {num_nodes} with group_rule hierarchical"
             fix = f"Use {_nearest_divisor(count, num_nodes)} nodes, or group_rule auto for a global placement"
             check.add("groups", count, rule=rule, fix=fix)
+    if instance.num_slots > MAX_SLOTS:
+        check.add("slots", instance.num_slots, rule=f"must be at most {MAX_SLOTS} in all", fix="Check the number")
     _slots_per_gpu(instance, check)
+    _magnitudes(instance, check)
+
+
+def _magnitudes(instance: PlacementInstance, check: Violations) -> None:
+    """Every cost a plan can have, and their sum over layers, must be a finite double."""
+    try:
+        floor = float(instance.floor)
+    except OverflowError:
+        floor = math.inf
+    with np.errstate(over="ignore"):
+        total = float(instance.loads.astype(np.float64).sum())
+        total += floor * (instance.num_layers * (instance.num_experts + instance.num_slots)) if floor else 0.0
+        most = 2.0 * total / min(instance.speed) if total else 0.0
+    if not math.isfinite(most) or not math.isfinite(sum(instance.speed)):
+        rule = "costs must fit a double: all loads, floor_tokens * steps for every replica, divided by the least speed"
+        check.add("loads", f"{total:g} in all", rule=rule, fix="Divide loads and floor_tokens by one number")
 
 
 def _slots_per_gpu(instance: PlacementInstance, check: Violations) -> None:
@@ -264,9 +325,8 @@ def _slots_per_gpu(instance: PlacementInstance, check: Violations) -> None:
     else:
         most = instance.num_experts // len(instance.node_ids)
         of_what = f"the {most} experts of its node"
-        for node in instance.node_ids:
-            total = sum(count for count, home in zip(instance.slots, instance.node, strict=True) if home == node)
-            if total < most:
+        for node, total in _slots_of_nodes(instance):
+            if total < most and instance.memory_bytes is None:
                 rule = f"must hold {of_what}"
                 check.add("slots", total, rule=rule, fix=f"Give the node {most} slots or more", where=f"node {node}")
     if not instance.distinct:
@@ -277,13 +337,27 @@ def _slots_per_gpu(instance: PlacementInstance, check: Violations) -> None:
             check.add("slots", count, rule=rule, fix=f"Use {most} or fewer", where=f"GPU {gpu}")
 
 
+def _slots_of_nodes(instance: PlacementInstance) -> list[tuple[int, int]]:
+    homes = list(zip(instance.slots, instance.node, strict=True))
+    return [(node, sum(count for count, home in homes if home == node)) for node in instance.node_ids]
+
+
 def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
     """Well-formed rules that cannot hold together: what `solve` answers INFEASIBLE with.
 
     Each conflict has ``rule``, ``message`` and, where it makes sense, ``shortfall``.
     """
     found: list[dict[str, Any]] = []
-    if instance.num_slots < instance.num_experts:
+    if instance.hierarchical:
+        share = instance.num_experts // len(instance.node_ids)
+        for node, total in _slots_of_nodes(instance):
+            if total < share:
+                message = (
+                    f"node {node} has memory for {total} of the {share} experts that its groups have: "
+                    f"{share - total} experts too many"
+                )
+                found.append({"rule": "memory_bytes, groups", "message": message, "shortfall": share - total})
+    elif instance.num_slots < instance.num_experts:
         assert instance.memory_bytes is not None and instance.expert_bytes is not None
         needed = instance.num_experts * instance.expert_bytes
         short = instance.num_experts - instance.num_slots

@@ -115,6 +115,7 @@ def least_worst(instance: PlacementInstance, values: list[Fraction]) -> tuple[li
     ranks = {value: rank for rank, value in enumerate(sorted(set(values)))}
     rank = np.array([ranks[value] for value in values])
     size = np.array([float(value) for value in values])
+    size /= size.max() or 1.0  # squares of huge loads would overflow
     worst = rank[table].max(axis=1)
     order = np.lexsort(((size[table] ** 2).sum(axis=1), worst))
     best = table[order[0]]

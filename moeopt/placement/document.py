@@ -70,12 +70,11 @@ def read_instance(document: Any, source: str = "", folder: Path | None = None) -
     try:
         parsed = InstanceDocument.model_validate({**_tuples(lists), "loads": document.get("loads", "")}, strict=True)
     except ValidationError as error:
-        for fault in error.errors():
-            place = [str(part) for part in fault["loc"] if part not in ("list[list[union[int,float]]]", "str")]
+        for fault, place in _deepest(error.errors()):
             rule, fix = fault["msg"][0].lower() + fault["msg"][1:], ""
             if fault["type"] == "extra_forbidden":
                 rule, fix = "is not a field of this document", _did_you_mean(place[0])
-            value = "..." if isinstance(fault["input"], dict | list) else fault["input"]
+            value = "..." if isinstance(fault["input"], dict | list) else repr(fault["input"])
             check.add(place[0], value, rule=rule, fix=fix, where=", ".join(place[1:]))
         check.raise_if_any()
     fields = parsed.model_dump(by_alias=True)
@@ -104,6 +103,16 @@ def load_instance(path: str | Path) -> PlacementInstance:
     document = read_json(read_bytes(path), str(path), allow_nan=True)
     folder = Path() if str(path) == "-" else Path(path).parent
     return read_instance(document, str(path), folder)
+
+
+def _deepest(faults: list[Any]) -> list[tuple[Any, list[str]]]:
+    """Faults with their places. Where a field may have several types, only the type that fits furthest speaks."""
+    found: dict[tuple[str, ...], Any] = {}
+    for fault in faults:
+        first, *rest = fault["loc"]
+        found.setdefault((str(first), *(str(part) for part in rest if isinstance(part, int))), fault)
+    deepest = {place[0]: max(len(other) for other in found if other[0] == place[0]) for place in found}
+    return [(fault, list(place)) for place, fault in found.items() if len(place) == deepest[place[0]]]
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:

@@ -150,7 +150,7 @@ class PlacementInstance:
                 check.add(key, flag, rule="must be true or false", fix="Use true or false")
         put("steps", checks.whole("steps", steps, 1, check))
         put("floor_tokens", checks.number("floor_tokens", floor_tokens, check))
-        put("distinct", bool(distinct))
+        put("distinct", isinstance(distinct, bool | np.bool_) and bool(distinct))
         check.raise_if_any()
         assert table is not None
         num_layers, num_experts = table.shape
@@ -171,9 +171,9 @@ class PlacementInstance:
         put("pin", checks.pairs("pin", pin, num_experts, num_gpus, check))
         put("forbid", checks.pairs("forbid", forbid, num_experts, num_gpus, check, any_expert=True))
         put("name", str(name))
-        put("llm", None if llm is None else copy.deepcopy(dict(llm)))
-        put("phase", phase)
-        put("engine", engine)
+        put("llm", checks.facts("llm", llm, check))
+        put("phase", checks.word("phase", phase, check))
+        put("engine", checks.word("engine", engine, check))
         check.raise_if_any()
         checks.shape(self, check)
         check.raise_if_any()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.errors import PlanError
+from moeopt.errors import InstanceError, PlanError, Violation
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
 
@@ -71,10 +71,12 @@ class Evaluation:
 
 
 def evaluate(instance: PlacementInstance, plan: Placement, split: str | None = None) -> Evaluation:
-    """Compute every GPU's cost exactly, under the instance's split or another.
+    """Compute every GPU's cost exactly, under the instance's split or another; without shares, parts are even.
 
     Raises
     ------
+    InstanceError
+        `split` is not known.
     PlanError
         The plan breaks a rule; every fault is listed.
 
@@ -82,6 +84,8 @@ def evaluate(instance: PlacementInstance, plan: Placement, split: str | None = N
     >>> evaluate(instance, Placement.of([[0, 1]])).objective
     Fraction(3, 1)
     """
+    if split not in (None, "even", "free"):
+        raise InstanceError([Violation("split", "", repr(split), "must be one of even, free", "Use even")])
     found = faults(instance, plan)
     if found:
         raise PlanError(found)

@@ -1,0 +1,57 @@
+"""Limits are checked at birth, and a deadline knows when it is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moeopt.errors import InstanceError
+from moeopt.limits import Deadline, Limits
+
+
+def test_no_limit_is_the_default() -> None:
+    limits = Limits()
+    assert (limits.time_s, limits.gap, limits.iterations, limits.nodes, limits.threads) == (None, None, None, None, 1)
+
+
+@pytest.mark.parametrize(
+    "good",
+    [{"time_s": 1e-9}, {"time_s": 3}, {"gap": 0}, {"gap": 0.999}, {"iterations": 0}, {"nodes": 0}, {"threads": 8}],
+)
+def test_limits_at_their_ends_are_taken(good: dict[str, Any]) -> None:
+    Limits(**good)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("time_s", value) for value in (0, -1, float("nan"), float("inf"), "1", True)),
+        *(("gap", value) for value in (-0.1, 1, 1.5, float("nan"), "0.1", False)),
+        *((field, value) for field in ("iterations", "nodes") for value in (-1, 1.5, "3", True, float("nan"))),
+        *(("threads", value) for value in (0, -1, 1.5, None, True)),
+    ],
+)
+def test_a_bad_limit_is_refused_by_name_and_value(field: str, value: object) -> None:
+    with pytest.raises(InstanceError) as caught:
+        Limits(**{field: value})
+    assert f"limits.{field} = {value if isinstance(value, str) else repr(value)}: " in str(caught.value)
+
+
+def test_all_bad_limits_come_in_one_message() -> None:
+    with pytest.raises(InstanceError) as caught:
+        Limits(time_s=-1, gap=2, iterations=-1, nodes=-1, threads=0)
+    assert len(caught.value.violations) == 5
+
+
+def test_limits_and_instances_of_them_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        Limits().threads = 2  # type: ignore[misc]
+
+
+def test_a_deadline_passes_once_and_without_a_limit_never() -> None:
+    assert not Deadline(None).passed() and not Deadline(None).limited
+    assert Deadline(1e-9).passed()
+    later = Deadline(1000)
+    assert later.limited and not later.passed() and 0 < later.remaining_s() <= 1000
+    assert later.elapsed_s() >= 0
