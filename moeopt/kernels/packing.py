@@ -351,11 +351,11 @@ def best_transfer(layer: Layer, state: State, hot: int, threshold: float) -> flo
 
 
 @jit
-def descend(layer: Layer, state: State, threshold: float) -> int:
+def descend(layer: Layer, state: State, threshold: float, most_scans: float) -> int:
     """Apply improving moves, hottest GPU first, until none of the GPUs above the threshold has one; the scans made."""
     state.tried[:] = False
     scans = 0
-    while True:
+    while scans < most_scans:
         hot = -1
         height = threshold * (1.0 + EPSILON)
         for g in range(layer.pace.shape[0]):
@@ -373,6 +373,7 @@ def descend(layer: Layer, state: State, threshold: float) -> int:
             state.tried[:] = False
         else:
             state.tried[hot] = True
+    return scans
 
 
 @jit
@@ -430,7 +431,8 @@ def improve(
     goal
         Largest cost of a GPU at which the search may end.
     work
-        No new round starts once ``memory[WORK]`` has come to this.
+        The search ends once ``memory[WORK]`` has come to this, in the middle of a descent if need be: a later call
+        goes on with that descent.
     memory, rng
         The vector of `BEST` ... `WORK`, and the generator's state; both are updated, so that a search cut into
         several calls takes the same steps.
@@ -464,7 +466,8 @@ def improve(
             kick(layer, state, memory[THRESHOLD], rng)
             if draw(rng, 3) == 0:
                 kick(layer, state, memory[THRESHOLD], rng)
-        memory[WORK] += descend(layer, state, memory[THRESHOLD]) * num_slots
+        scans_left = (work - memory[WORK]) / num_slots
+        memory[WORK] += descend(layer, state, memory[THRESHOLD], scans_left) * num_slots
         done += 1
         top = weigh(layer, state)
         if top < memory[BEST] * (1.0 - EPSILON):
@@ -473,6 +476,10 @@ def improve(
             best[:] = state.held
             base[:] = state.held
             memory[THRESHOLD] = max(goal, top * (1.0 - memory[STEP]))
+        elif memory[WORK] >= work:  # out of work, perhaps in the middle of a descent
+            base[:] = state.held
+            memory[COST] = np.inf
+            break
         else:
             memory[FAILS] += 1.0
             if cost_at(layer, state, memory[THRESHOLD]) <= memory[COST]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moeopt.kernels import packing
+from moeopt.kernels import enumerate, packing
 from moeopt.kernels._jit import KERNELS, has_numba
 
 
@@ -29,5 +29,7 @@ def warmup() -> list[str]:
     )
     held = np.array([0, 1, 0, 2], dtype=np.int64)
     packing.improve(layer, held, held.copy(), 0.0, 2, 1e3, packing.remember(2.5, 0.0), np.array([7], dtype=np.int64))
+    left = np.array([100], dtype=np.int64)
+    enumerate.any_below(np.array([3, 2, 1], dtype=np.int64), 0, 2, 2, 2, 6, True, held.copy(), left)
     where = "kept for later processes" if packing.improve.cached else "not kept: no folder for it can be written"
     return [f"{len(KERNELS)} kernels compiled, {where}"]

@@ -160,13 +160,14 @@ def reference(instance: PlacementInstance) -> Mapping[str, Any]:
 def _bounds(
     instance: PlacementInstance, judged: verify.Evaluation, outcome: Outcome[Placement], context: Context
 ) -> list[LayerBound]:
-    """The method's own bounds or the cheap ones, tightened where a gap is left that matters."""
+    """The method's own bounds or the cheap ones, tightened where a gap is left that matters and time allows."""
     floors = list(outcome.bounds) if outcome.bounds is not None else bounds.cheap(instance)
     gap = context.limits.gap if context.limits.gap is not None else 0.001
-    return [
-        bounds.tighten(instance, floor, row, float(top), gap)
-        for row, (floor, top) in enumerate(zip(floors, judged.max_load, strict=True))
-    ]
+    for row, top in enumerate(judged.max_load):
+        if context.deadline.passed():
+            break
+        floors[row] = bounds.tighten(instance, floors[row], row, float(top), gap)
+    return floors
 
 
 def _better_layers(

@@ -95,8 +95,12 @@ def deepen(
         if deadline.passed():
             out_of_time = True
             break
-        todo = min(chunk, rounds - done)
-        done += packing.improve(layer, base, best, goal, min(todo, 4) if deadline.limited else todo, work, memory, rng)
+        todo, until = min(chunk, rounds - done), work
+        if deadline.limited:
+            todo = min(todo, 4)
+            if not has_numba():  # a descent can take seconds: look at the clock after every scan
+                until = min(work, memory[packing.WORK] + len(base))
+        done += packing.improve(layer, base, best, goal, todo, until, memory, rng)
     held = np.where(best == layer.empty, -1, best) if layer.empty >= 0 else best
     return Found(held, float(memory[packing.BEST]), done, out_of_time)
 
@@ -110,4 +114,4 @@ def ready(deadline: Deadline) -> bool:
     if not deadline.limited or not has_numba() or kernel.ready():
         return True
     left = deadline.remaining_s()
-    return left > 60.0 or (left > 4.0 and kernel.on_disk())
+    return left > 60.0 or (left > 2.5 and kernel.on_disk())

@@ -45,11 +45,12 @@ def _repair(instance: PlacementInstance, row: NDArray[np.int32], layer: int) -> 
     pace = 1.0 / np.array(instance.speed)
     node = np.array(instance.node)
     loads = instance.weights[layer]
+    keys = row.astype(np.int64) * instance.num_gpus + gpu
+    held = np.bincount(keys, minlength=instance.num_experts * instance.num_gpus)
+    held = held.reshape(instance.num_experts, instance.num_gpus)
     while True:
         counts = np.bincount(row, minlength=instance.num_experts)
         size = loads / np.maximum(counts, 1)
-        held = np.zeros((instance.num_experts, instance.num_gpus), dtype=np.int64)
-        np.add.at(held, (row, gpu), 1)
         doubled = np.flatnonzero(held[row, gpu] > 1)
         if not len(doubled):
             return replaced
@@ -63,7 +64,12 @@ def _repair(instance: PlacementInstance, row: NDArray[np.int32], layer: int) -> 
         worst = np.maximum((cost[home] - shift) * pace[home], (cost[gpu] + shift) * pace[gpu])
         if legal.any():
             other = int(np.argmin(np.where(legal, worst, np.inf)))
-            row[slot], row[other] = row[other], expert
+            mate, there = int(row[other]), int(gpu[other])
+            row[slot], row[other] = mate, expert
+            held[expert, home] -= 1
+            held[expert, there] += 1
+            held[mate, there] -= 1
+            held[mate, home] += 1
             continue
         lacking = held[:, home] == 0
         if instance.hierarchical:
@@ -71,4 +77,6 @@ def _repair(instance: PlacementInstance, row: NDArray[np.int32], layer: int) -> 
             groups = np.array(instance.groups)
             lacking &= np.isin(groups, np.unique(groups[row[node[gpu] == node[home]]]))
         row[slot] = int(np.argmax(np.where(lacking, size, -1.0)))
+        held[expert, home] -= 1
+        held[row[slot], home] += 1
         replaced += 1

@@ -86,9 +86,10 @@ class _Run:
             starts.append(np.tile(row, (instance.num_layers, 1)))
         else:
             starts.append(_repaired(instance, eplb.balanced(instance, avoid_doubles=False)))
-            if instance.distinct:
+            in_time = not self.context.deadline.passed()
+            if instance.distinct and in_time:
                 starts.append(_repaired(instance, eplb.balanced(instance, avoid_doubles=True)))
-            if fold.applies(instance) is None:
+            if fold.applies(instance) is None and in_time:
                 starts.append(_repaired(instance, fold.folded(instance)))
         self.held = starts[0]
         self.cost = self._costs(starts[0])
