@@ -101,6 +101,12 @@ def over(load: float, pace: float, threshold: float) -> float:
 
 
 @jit
+def least_gain(threshold: float) -> float:
+    """Gains below this may be rounding: squared heights are exact to some 1e-16 of the square of the largest cost."""
+    return EPSILON * max(1.0, threshold * threshold)
+
+
+@jit
 def cost_at(layer: Layer, state: State, threshold: float) -> float:
     """Cost of the state: squared heights of all GPUs above the threshold."""
     cost = 0.0
@@ -224,7 +230,8 @@ def change(layer: Layer, state: State, slot: int, to: int) -> None:
 @jit
 def best_swap(layer: Layer, state: State, hot: int, threshold: float) -> float:
     """Most that one swap with the hot GPU takes off the cost; the two slots are left in `move`."""
-    best = EPSILON
+    least = least_gain(threshold)
+    best = least
     gpu_load, pace, held, unit = state.total, layer.pace, state.held, state.unit
     height = gpu_load[hot] * pace[hot]
     hot_cost = over(gpu_load[hot], pace[hot], threshold)
@@ -249,7 +256,7 @@ def best_swap(layer: Layer, state: State, hot: int, threshold: float) -> float:
                     state.move[1] = second
                     if best >= hot_cost * (1.0 - EPSILON):
                         return best  # the hot GPU comes down to the threshold, and no other one rises above it
-    return best if best > EPSILON else 0.0
+    return best if best > least else 0.0
 
 
 @jit
@@ -316,7 +323,8 @@ def best_transfer(layer: Layer, state: State, hot: int, threshold: float) -> flo
     the best so far is computed in full.
     """
     weigh_counts(layer, state, threshold)
-    best = EPSILON
+    least = least_gain(threshold)
+    best = least
     for first in range(layer.start[hot], layer.start[hot + 1]):
         inside = state.held[first]
         for turn in range(2):
@@ -347,7 +355,7 @@ def best_transfer(layer: Layer, state: State, hot: int, threshold: float) -> flo
                     best = gain
                     state.move[0] = slot
                     state.move[1] = to
-    return best if best > EPSILON else 0.0
+    return best if best > least else 0.0
 
 
 @jit
