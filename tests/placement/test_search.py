@@ -130,3 +130,21 @@ def test_a_smaller_gap_never_gives_a_worse_plan() -> None:
         placement.solve(instance, method="search", limits=Limits(gap=gap)).objective for gap in (0.05, 0.0001)
     )
     assert loose is not None and tight is not None and tight <= loose
+
+
+def test_search_does_not_run_in_circles_where_speeds_lie_far_apart() -> None:
+    """Gains within the rounding of squared costs were taken for improvements, for ever."""
+    instance = PlacementInstance(
+        [[1922479, 0], [713, 0]],
+        slots=[5] * 5,
+        speed=[0.001, 1000.0, 0.001, 0.001, 1 / 3],
+        fill="at_most",
+        distinct=False,
+        floor_tokens=2.0,
+    )
+    start = [
+        [-1, -1, -1, 0, -1, -1, -1, -1, -1, 0, -1, 0, -1, -1, 1, -1, -1, -1, 1, -1, -1, 0, -1, -1, 1],
+        [0, -1, -1, 1, -1, -1, 0, -1, -1, -1, -1, -1, 0, -1, 0, -1, 0, -1, 0, -1, -1, 1, -1, -1, -1],
+    ]
+    result = placement.solve(instance, method="search", limits=Limits(iterations=25), warm_start=start)
+    assert result.iterations == 50  # no descent used up the work of its layer

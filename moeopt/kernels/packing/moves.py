@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from moeopt.kernels._jit import jit
-from moeopt.kernels.packing.state import EPSILON, Layer, State, may_change, may_swap, over, piece
+from moeopt.kernels.packing.state import EPSILON, Layer, State, least_gain, may_change, may_swap, over, piece
 
 
 @jit
 def best_swap(layer: Layer, state: State, hot: int, threshold: float) -> float:
     """Most that one swap with the hot GPU takes off the cost; the two slots are left in `move`."""
-    best = EPSILON
+    least = least_gain(threshold)
+    best = least
     gpu_load, pace, held, unit = state.total, layer.pace, state.held, state.unit
     height = gpu_load[hot] * pace[hot]
     hot_cost = over(gpu_load[hot], pace[hot], threshold)
@@ -34,7 +35,7 @@ def best_swap(layer: Layer, state: State, hot: int, threshold: float) -> float:
                     state.move[1] = second
                     if best >= hot_cost * (1.0 - EPSILON):
                         return best  # the hot GPU comes down to the threshold, and no other one rises above it
-    return best if best > EPSILON else 0.0
+    return best if best > least else 0.0
 
 
 @jit
@@ -101,7 +102,8 @@ def best_transfer(layer: Layer, state: State, hot: int, threshold: float) -> flo
     the best so far is computed in full.
     """
     weigh_counts(layer, state, threshold)
-    best = EPSILON
+    least = least_gain(threshold)
+    best = least
     for first in range(layer.start[hot], layer.start[hot + 1]):
         inside = state.held[first]
         for turn in range(2):
@@ -132,4 +134,4 @@ def best_transfer(layer: Layer, state: State, hot: int, threshold: float) -> flo
                     best = gain
                     state.move[0] = slot
                     state.move[1] = to
-    return best if best > EPSILON else 0.0
+    return best if best > least else 0.0

@@ -86,6 +86,12 @@ def over(load: float, pace: float, threshold: float) -> float:
 
 
 @jit
+def least_gain(threshold: float) -> float:
+    """Gains below this may be rounding: squared heights are exact to some 1e-16 of the square of the largest cost."""
+    return EPSILON * max(1.0, threshold * threshold)
+
+
+@jit
 def cost_at(layer: Layer, state: State, threshold: float) -> float:
     """Cost of the state: squared heights of all GPUs above the threshold."""
     cost = 0.0
