@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from moeopt.documents import sha256, whole
 from moeopt.errors import Violations
 from moeopt.kernels.counts import greedy_counts
-from moeopt.placement import checks
+from moeopt.placement import checks, shape
 from moeopt.workload.table import Loads, as_loads
 
 Split = Literal["even", "free"]
@@ -167,7 +167,7 @@ class PlacementInstance:
         put("memory_bytes", checks.per_gpu_memory(memory, num_gpus, check))
         put("slots", ())
         check.raise_if_any()
-        put("slots", checks.slots(self, slots, bool(uneven_slots), check))
+        put("slots", shape.slots(self, slots, bool(uneven_slots), check))
         put("pin", checks.pairs("pin", pin, num_experts, num_gpus, check))
         put("forbid", checks.pairs("forbid", forbid, num_experts, num_gpus, check, any_expert=True))
         put("name", str(name))
@@ -175,7 +175,7 @@ class PlacementInstance:
         put("phase", checks.word("phase", phase, check))
         put("engine", checks.word("engine", engine, check))
         check.raise_if_any()
-        checks.shape(self, check)
+        shape.refuse(self, check)
         check.raise_if_any()
 
     @property

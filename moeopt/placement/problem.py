@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from moeopt.placement import bounds, checks, verify
+from moeopt.placement import bounds, conflicts, verify
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement, as_placement
@@ -25,7 +25,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
 
     def conflicts(self, instance: PlacementInstance) -> list[dict[str, Any]]:
         """Rules that cannot hold together."""
-        return checks.conflicts(instance)
+        return conflicts.conflicts(instance)
 
     def as_plan(self, instance: PlacementInstance, raw: Any) -> Placement:
         """Take a `Placement`, an (L, S) array or nested lists."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import InstanceError, PlanError, Violation
+from moeopt.kernels.loads import gpu_loads
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
 
@@ -97,7 +98,6 @@ def evaluate(instance: PlacementInstance, plan: Placement, split: str | None = N
 def _evaluate_even(instance: PlacementInstance, plan: Placement) -> Evaluation:
     """Pieces over one denominator per layer: whole numbers throughout, int64 where they are sure to fit."""
     loads, floor, denominator = instance.exact_loads
-    slots = plan.slot_expert
     replicas = plan.replicas(instance.num_experts)
     common = [math.lcm(*set(row)) for row in replicas.tolist()]
     biggest = max(int(loads.max()), floor) * max(common) * instance.num_slots
@@ -109,11 +109,7 @@ def _evaluate_even(instance: PlacementInstance, plan: Placement) -> Evaluation:
     pieces = loads * (scale // replicas.astype(kind))
     if floor:
         pieces = np.maximum(pieces, floor * scale)
-    padded = np.concatenate([pieces, np.zeros((len(pieces), 1), dtype=kind)], axis=1)  # -1 takes the last: empty
-    in_slot = np.take_along_axis(padded, np.where(slots == EMPTY, instance.num_experts, slots), axis=1)
-    sums = np.concatenate([np.zeros((len(slots), 1), dtype=kind), np.cumsum(in_slot, axis=1, dtype=kind)], axis=1)
-    start = instance.slot_start
-    totals = sums[:, start[1:]] - sums[:, start[:-1]]  # (L, G)
+    totals = gpu_loads(pieces, plan.slot_expert, instance.slot_start)
     return _judge_totals(instance, totals, [scale * denominator for scale in common])
 
 

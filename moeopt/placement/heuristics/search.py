@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels.counts import greedy_counts
+from moeopt.kernels.loads import gpu_loads
 from moeopt.kernels.lpt import pack
 from moeopt.kernels.packing import FORBIDDEN, PINNED
 from moeopt.placement import bounds as lower
@@ -232,11 +233,7 @@ class _Run:
         """(L,) cost of the busiest GPU in floating point; the referee has the last word."""
         instance = self.instance
         counts = Placement(held.astype(np.int32)).replicas(instance.num_experts)
-        pieces = np.maximum(lower.pieces(instance, np.maximum(counts, 1)), 0.0)
-        padded = np.concatenate([pieces, np.zeros((len(pieces), 1))], axis=1)
-        sizes = np.take_along_axis(padded, held, axis=1)  # -1 takes the last: empty
-        sums = np.concatenate([np.zeros((len(held), 1)), np.cumsum(sizes, axis=1)], axis=1)
-        totals = sums[:, instance.slot_start[1:]] - sums[:, instance.slot_start[:-1]]
+        totals = gpu_loads(lower.pieces(instance, np.maximum(counts, 1)), held, instance.slot_start)
         top: NDArray[np.float64] = (totals / np.array(instance.speed)).max(axis=1)
         return top
 

@@ -1,0 +1,268 @@
+"""The mixed-integer programme of ``models/placement.md``, written in its names, and the way back to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.placement import bounds
+from moeopt.placement.feasible import allowed_pairs
+from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.plan import EMPTY, Placement, Share
+from moeopt.placement.verify import evaluate
+
+Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""(E,) least and most replicas of each expert."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A programme for some layers of an instance.
+
+    Parameters
+    ----------
+    rows
+        Rows of the loads it covers; names carry ``l<layer id>_`` in front when there are several.
+    scale
+        Tokens that one unit of C stands for, per row.
+    problem, variables
+        The `pulp.LpProblem`, and its variables by name.
+    """
+
+    instance: PlacementInstance
+    rows: tuple[int, ...]
+    scale: tuple[float, ...]
+    problem: Any
+    variables: Mapping[str, Any]
+
+    def to_pulp(self) -> tuple[Any, Mapping[str, Any]]:
+        """The problem and its variables by name, to add rows of one's own; hand the values to `read_back`."""
+        return self.problem, self.variables
+
+    def prefix(self, row: int) -> str:
+        """What stands before the names of a layer."""
+        return "" if len(self.rows) == 1 else f"l{self.instance.layers[row]}_"
+
+
+def build(
+    instance: PlacementInstance,
+    layer: int | None = None,
+    *,
+    counts: Counts | None = None,
+    lower_bound: float = 0.0,
+    scaled: bool = False,
+) -> Model:
+    """Write the programme of one layer, or of all.
+
+    Parameters
+    ----------
+    layer
+        Row of the loads; ``None``: every row, minimising the sum of their C.
+    counts
+        Least and most replicas of each expert, when more is known than 1 and Rbar.
+    lower_bound
+        Proven floor under C, in units of C.
+    scaled
+        Divide loads and K by the layer's ideal, as a solver should see them; otherwise C is in tokens.
+
+    >>> problem, variables = build(PlacementInstance([[3, 1]], gpus=2, slots=2)).to_pulp()
+    >>> sorted(variables)[:3]
+    ['C', 'p_0_0_1', 'p_0_1_1']
+    """
+    from moeopt.backends import modelling
+
+    rows = tuple(range(instance.num_layers)) if layer is None else (layer,)
+    scale = tuple((float(instance.ideal[row]) or 1.0) if scaled else 1.0 for row in rows)
+    variables: dict[str, Any] = {}
+    model = Model(instance, rows, scale, modelling.new_problem("placement"), variables)
+    tops = []
+    for row, size in zip(rows, scale, strict=True):
+        writer = _Writer(model, row, size)
+        top = writer.variable("C", lower_bound, None)
+        tops.append((top, 1.0))
+        writer.hosting()
+        if instance.split == "even":
+            writer.even(counts or _all_counts(instance), top)
+        else:
+            writer.free(top)
+    modelling.minimise(model.problem, modelling.total(tops))
+    return model
+
+
+def _all_counts(instance: PlacementInstance) -> Counts:
+    ones = np.ones(instance.num_experts, dtype=np.int64)
+    return ones, ones * bounds.most_replicas(instance)
+
+
+class _Writer:
+    """Writes the rows of one layer, in the names of the page."""
+
+    def __init__(self, model: Model, row: int, scale: float) -> None:
+        self.model, self.instance, self.row = model, model.instance, row
+        self.before = model.prefix(row)
+        self.experts, self.gpus = range(self.instance.num_experts), range(self.instance.num_gpus)
+        self.loads = [float(load) / scale for load in self.instance.loads[row].tolist()]
+        self.floor = float(self.instance.floor) / scale
+        self.most = bounds.most_replicas(self.instance)
+
+    def variable(self, name: str, low: float, up: float | None, *, whole: bool = False) -> Any:
+        from moeopt.backends import modelling
+
+        full = self.before + name
+        self.model.variables[full] = modelling.variable(self.model.problem, full, low, up, whole=whole)  # type: ignore[index]
+        return self.model.variables[full]
+
+    def row_of(self, name: str, terms: list[tuple[Any, float]], sense: str, bound: float) -> None:
+        from moeopt.backends import modelling
+
+        modelling.constrain(self.model.problem, self.before + name, modelling.total(terms), sense, bound)
+
+    def _widest(self, gpu: int) -> int:
+        """U_g, the most replicas of one expert on a GPU."""
+        return min(1 if self.instance.distinct else self.instance.slots[gpu], self.instance.slots[gpu])
+
+    def hosting(self) -> None:
+        """y, the slots, the groups, pins and prohibitions."""
+        instance = self.instance
+        allowed, pinned = allowed_pairs(instance), set(instance.pin)
+        self.y = {
+            (e, g): self.variable(
+                f"y_{e}_{g}",
+                1.0 if (e, g) in pinned else 0.0,
+                float(self._widest(g)) if allowed[e, g] else 0.0,
+                whole=True,
+            )
+            for e in self.experts
+            for g in self.gpus
+        }
+        sense = "==" if instance.fill == "all" else "<="
+        for g in self.gpus:
+            self.row_of(f"slots_{g}", [(self.y[e, g], 1.0) for e in self.experts], sense, float(instance.slots[g]))
+        if instance.hierarchical:
+            self._groups()
+
+    def _groups(self) -> None:
+        instance = self.instance
+        assert instance.groups is not None
+        ids, nodes = sorted(set(instance.groups)), instance.node_ids
+        u = {(q, n): self.variable(f"u_{q}_{n}", 0.0, 1.0, whole=True) for q in ids for n in nodes}
+        for q in ids:
+            self.row_of(f"home_{q}", [(u[q, n], 1.0) for n in nodes], "==", 1.0)
+        for n in nodes:
+            self.row_of(f"deal_{n}", [(u[q, n], 1.0) for q in ids], "==", len(ids) / len(nodes))
+        for e in self.experts:
+            for g in self.gpus:
+                home = u[instance.groups[e], instance.node[g]]
+                self.row_of(f"near_{e}_{g}", [(self.y[e, g], 1.0), (home, -float(self._widest(g)))], "<=", 0.0)
+
+    def even(self, counts: Counts, top: Any) -> None:
+        """z and p: one term for each expert, GPU and count."""
+        instance = self.instance
+        costs: dict[int, list[tuple[Any, float]]] = {g: [] for g in self.gpus}
+        for e in self.experts:
+            choices = range(int(counts[0][e]), min(int(counts[1][e]), self.most) + 1)
+            z = {r: self.variable(f"z_{e}_{r}", 0.0, 1.0, whole=True) for r in choices}
+            self.row_of(f"count_{e}", [(z[r], 1.0) for r in choices], "==", 1.0)
+            p = {
+                (g, r): self.variable(f"p_{e}_{g}_{r}", 0.0, float(min(self._widest(g), r)))
+                for g in self.gpus
+                for r in choices
+            }
+            for r in choices:
+                self.row_of(f"copies_{e}_{r}", [*((p[g, r], 1.0) for g in self.gpus), (z[r], -float(r))], "==", 0.0)
+                for g in self.gpus:
+                    widest = float(min(self._widest(g), r))
+                    self.row_of(f"link_{e}_{g}_{r}", [(p[g, r], 1.0), (z[r], -widest)], "<=", 0.0)
+                    costs[g].append((p[g, r], self._piece(e, r)))
+            for g in self.gpus:
+                self.row_of(f"held_{e}_{g}", [(self.y[e, g], 1.0), *((p[g, r], -1.0) for r in choices)], "==", 0.0)
+        for g in self.gpus:
+            self.row_of(f"cost_{g}", [(top, instance.speed[g]), *((v, -c) for v, c in costs[g])], ">=", 0.0)
+
+    def _piece(self, expert: int, count: int) -> float:
+        if self.instance.floor_rule == "per_expert":
+            return max(self.loads[expert], self.floor) / count
+        return max(self.loads[expert] / count, self.floor)
+
+    def free(self, top: Any) -> None:
+        """x, and t where every replica has a floor."""
+        instance = self.instance
+        x = {(e, g): self.variable(f"x_{e}_{g}", 0.0, 1.0) for e in self.experts for g in self.gpus}
+        for e in self.experts:
+            self.row_of(f"shares_{e}", [(x[e, g], 1.0) for g in self.gpus], "==", 1.0)
+            for g in self.gpus:
+                self.row_of(f"host_{e}_{g}", [(x[e, g], 1.0), (self.y[e, g], -1.0)], "<=", 0.0)
+        per_replica = instance.floor_rule == "per_replica" and self.floor > 0
+        for g in self.gpus:
+            terms: list[tuple[Any, float]] = [(top, instance.speed[g])]
+            for e in self.experts:
+                if not per_replica:
+                    terms.append((x[e, g], -max(self.loads[e], self.floor)))
+                    continue
+                t = self.variable(f"t_{e}_{g}", 0.0, None)
+                self.row_of(f"load_{e}_{g}", [(t, 1.0), (x[e, g], -self.loads[e])], ">=", 0.0)
+                self.row_of(f"floor_{e}_{g}", [(t, 1.0), (self.y[e, g], -self.floor)], ">=", 0.0)
+                terms.append((t, -1.0))
+            self.row_of(f"cost_{g}", terms, ">=", 0.0)
+
+
+def read_back(model: Model, values: Mapping[str, float]) -> Placement:
+    """The plan that values of the variables describe, for the layers of the model.
+
+    Replicas take the slots of their GPU in order of expert id. Nothing is checked but wholeness: the referee does that.
+    """
+    instance = model.instance
+    held = np.full((len(model.rows), instance.num_slots), EMPTY, dtype=np.int64)
+    shares: list[list[Share]] = []
+    for place, row in enumerate(model.rows):
+        before = model.prefix(row)
+        mine: list[Share] = []
+        for g in range(instance.num_gpus):
+            slot = int(instance.slot_start[g])
+            for e in range(instance.num_experts):
+                copies = round(values[f"{before}y_{e}_{g}"])
+                held[place, slot : slot + copies] = e
+                slot += copies
+                if copies and instance.split == "free":
+                    mine.append((e, g, min(max(values[f"{before}x_{e}_{g}"], 0.0), 1.0)))
+        shares.append(_whole(mine))
+    return Placement.of(held, shares if instance.split == "free" else None)
+
+
+def _whole(shares: list[Share]) -> list[Share]:
+    """Scale each expert's shares to sum to 1: solvers leave errors of 1e-9."""
+    total: dict[int, float] = {}
+    for expert, _, share in shares:
+        total[expert] = total.get(expert, 0.0) + share
+    return [(expert, gpu, share / total[expert]) for expert, gpu, share in shares]
+
+
+def start_values(model: Model, plan: Placement) -> dict[str, float]:
+    """Values of the variables for a plan of the whole instance, to start a solver from."""
+    instance = model.instance
+    values = dict.fromkeys(model.variables, 0.0)
+    costs = evaluate(instance, plan).gpu_cost
+    for row, size in zip(model.rows, model.scale, strict=True):
+        before = model.prefix(row)
+        values[f"{before}C"] = float(costs[row].max()) / size
+        filled = plan.slot_expert[row] != EMPTY
+        pairs = list(zip(plan.slot_expert[row][filled].tolist(), instance.gpu_of_slot[filled].tolist(), strict=True))
+        counts = np.bincount([e for e, _ in pairs], minlength=instance.num_experts)
+        for e, g in pairs:
+            values[f"{before}y_{e}_{g}"] += 1.0
+            if instance.split == "even":
+                values[f"{before}z_{e}_{counts[e]}"] = 1.0
+                values[f"{before}p_{e}_{g}_{counts[e]}"] += 1.0
+        for e, g, share in plan.shares[row] if plan.shares is not None else ():
+            values[f"{before}x_{e}_{g}"] = share
+            if f"{before}t_{e}_{g}" in values:
+                load = float(instance.loads[row, e]) * share
+                values[f"{before}t_{e}_{g}"] = max(load, float(instance.floor)) / size
+        if instance.hierarchical and instance.groups is not None:
+            for e, g in pairs:
+                values[f"{before}u_{instance.groups[e]}_{instance.node[g]}"] = 1.0
+    return values
