@@ -73,10 +73,10 @@ def test_the_search_stops_at_its_goal_its_rounds_or_its_work() -> None:
 
 def test_the_generator_stays_in_range_and_repeats() -> None:
     rng = np.array([1], dtype=np.int64)
-    first = [packing.state.draw(rng, 7) for _ in range(1000)]
+    first = [packing.draw(rng, 7) for _ in range(1000)]
     assert set(first) == set(range(7))
     rng[0] = 1
-    assert [packing.state.draw(rng, 7) for _ in range(1000)] == first
+    assert [packing.draw(rng, 7) for _ in range(1000)] == first
 
 
 @pytest.mark.skipif(not has_numba(), reason="needs the extra fast")

@@ -1,0 +1,509 @@
+"""The deep search of one layer: replica counts and packing together, by descent and kicks under a falling threshold.
+
+A state is the expert in each slot. Its cost at a threshold T is ``sum_g max(0, C_g - T)^2``: how far GPUs stand above
+T. Descent takes the hottest GPU and applies the best swap with another GPU, or the best transfer (one replica of an
+expert gives its slot to another expert); when nothing helps, a random kick follows, kept if the cost is no higher
+after the next descent. Whenever the largest cost falls, the state is the new incumbent and T moves below it.
+
+Everything here is in the subset that numba compiles; interpreted, it does the same steps and gives the same bytes.
+One file on purpose: numba's cache notices changes of the file a function is in, not of the files it calls into.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.kernels._jit import jit
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+BEST, THRESHOLD, COST, FAILS, STEP, WORK = range(6)
+"""Places in the memory vector: incumbent's largest cost, threshold, cost of the base, kicks in vain, step, and the
+slots looked at so far by scans of hot GPUs: a measure of work that is the same on every machine."""
+
+PINNED, FORBIDDEN = 1, 2
+
+EPSILON = 1e-12
+PATIENCE = 32.0
+"""Kicks in vain after which the threshold moves closer to the incumbent."""
+FIRST_STEP, LEAST_STEP = 2e-3, 1e-4
+
+
+class Layer(NamedTuple):
+    """What does not change: the loads of one layer and the GPUs.
+
+    ``loads`` (E,) scaled, with empty slots allowed (E + 1,), the last one -1; ``floor`` least cost of a replica,
+    scaled; ``gpu`` (S,) GPU of each slot; ``start`` (G + 1,) first slots; ``pace`` (G,) reciprocal speeds; ``rule``
+    (E, G) 0, `PINNED` or `FORBIDDEN`, (0, 0) when there are none; ``distinct`` no doubles on a GPU; ``most`` replicas
+    of an expert; ``empty`` id of the empty expert, or -1.
+    """
+
+    loads: Floats
+    floor: float
+    gpu: Ints
+    start: Ints
+    pace: Floats
+    rule: NDArray[np.int8]
+    distinct: bool
+    most: int
+    empty: int
+
+
+class State(NamedTuple):
+    """What the search changes, and its scratch space.
+
+    ``held`` (S,) expert in each slot; ``counts`` (E,) replicas; ``unit`` (E,) cost of one replica; ``on`` (E, G)
+    replicas on a GPU; ``where`` (E, most) slots of an expert; ``rank`` (S,) place of a slot in ``where``; ``total``
+    (G,) loads.
+    """
+
+    held: Ints
+    counts: Ints
+    unit: Floats
+    on: Ints
+    where: Ints
+    rank: Ints
+    total: Floats
+    shift: Floats
+    height: Floats
+    grown: Floats
+    shrunk: Floats
+    relief: Floats
+    strain: Floats
+    tried: NDArray[np.bool_]
+    move: Ints
+
+
+@jit
+def piece(load: float, count: int, floor: float) -> float:
+    """Cost of one replica out of `count`, at speed 1; nothing for the empty expert, whose load is negative."""
+    if load < 0.0 or count < 1:
+        return 0.0
+    part = load / count
+    return part if part > floor else floor
+
+
+@jit
+def draw(rng: Ints, below: int) -> int:
+    """A number in ``0..below-1`` from a Lehmer generator that is the same in any interpreter."""
+    rng[0] = (rng[0] * 48271) % 2147483647
+    return int(rng[0] % below)
+
+
+@jit
+def over(load: float, pace: float, threshold: float) -> float:
+    """Squared height above the threshold."""
+    height = load * pace - threshold
+    return height * height if height > 0.0 else 0.0
+
+
+@jit
+def least_gain(threshold: float) -> float:
+    """Gains below this may be rounding: squared heights are exact to some 1e-16 of the square of the largest cost."""
+    return EPSILON * max(1.0, threshold * threshold)
+
+
+@jit
+def cost_at(layer: Layer, state: State, threshold: float) -> float:
+    """Cost of the state: squared heights of all GPUs above the threshold."""
+    cost = 0.0
+    for g in range(layer.pace.shape[0]):
+        cost += over(state.total[g], layer.pace[g], threshold)
+    return cost
+
+
+@jit
+def add(layer: Layer, state: State, expert: int, slot: int) -> None:
+    """Put a replica of `expert` into an unoccupied slot; loads of GPUs are not touched."""
+    state.held[slot] = expert
+    state.on[expert, layer.gpu[slot]] += 1
+    if expert != layer.empty:
+        state.where[expert, state.counts[expert]] = slot
+        state.rank[slot] = state.counts[expert]
+    state.counts[expert] += 1
+    state.unit[expert] = piece(layer.loads[expert], state.counts[expert], layer.floor)
+
+
+@jit
+def remove(layer: Layer, state: State, slot: int) -> None:
+    """Take the replica out of a slot; loads of GPUs are not touched."""
+    expert = state.held[slot]
+    state.on[expert, layer.gpu[slot]] -= 1
+    state.counts[expert] -= 1
+    if expert != layer.empty:
+        last = state.where[expert, state.counts[expert]]
+        state.where[expert, state.rank[slot]] = last
+        state.rank[last] = state.rank[slot]
+    state.unit[expert] = piece(layer.loads[expert], state.counts[expert], layer.floor)
+
+
+@jit
+def weigh(layer: Layer, state: State) -> float:
+    """Load of every GPU from scratch; the largest cost."""
+    state.total[:] = 0.0
+    for slot in range(state.held.shape[0]):
+        state.total[layer.gpu[slot]] += state.unit[state.held[slot]]
+    top = 0.0
+    for g in range(layer.pace.shape[0]):
+        top = max(top, state.total[g] * layer.pace[g])
+    return top
+
+
+@jit
+def may_swap(layer: Layer, state: State, first: int, second: int) -> bool:
+    """Whether two slots may exchange their replicas."""
+    one = state.held[first]
+    two = state.held[second]
+    a = layer.gpu[first]
+    b = layer.gpu[second]
+    if a == b or one == two:
+        return False
+    if layer.distinct and (
+        (state.on[one, b] > 0 and one != layer.empty) or (state.on[two, a] > 0 and two != layer.empty)
+    ):
+        return False
+    if layer.rule.shape[0] > 0:
+        if layer.rule[one, b] == FORBIDDEN or layer.rule[two, a] == FORBIDDEN:
+            return False
+        if layer.rule[one, a] == PINNED and state.on[one, a] == 1:
+            return False
+        if layer.rule[two, b] == PINNED and state.on[two, b] == 1:
+            return False
+    return True
+
+
+@jit
+def may_change(layer: Layer, state: State, slot: int, to: int) -> bool:
+    """Whether `slot` may change over to expert `to`."""
+    out = state.held[slot]
+    home = layer.gpu[slot]
+    if out == to or (out != layer.empty and state.counts[out] < 2):
+        return False
+    if to != layer.empty and (state.counts[to] >= layer.most or (layer.distinct and state.on[to, home] > 0)):
+        return False
+    if layer.rule.shape[0] > 0:
+        if layer.rule[to, home] == FORBIDDEN:
+            return False
+        if layer.rule[out, home] == PINNED and state.on[out, home] == 1:
+            return False
+    return True
+
+
+@jit
+def swap(layer: Layer, state: State, first: int, second: int) -> None:
+    """Exchange the replicas of two slots."""
+    one = state.held[first]
+    two = state.held[second]
+    shift = state.unit[one] - state.unit[two]
+    state.total[layer.gpu[first]] -= shift
+    state.total[layer.gpu[second]] += shift
+    remove(layer, state, first)
+    remove(layer, state, second)
+    add(layer, state, two, first)
+    add(layer, state, one, second)
+
+
+@jit
+def change(layer: Layer, state: State, slot: int, to: int) -> None:
+    """Change a slot over to expert `to`: its other replicas get lighter, those of the expert that leaves heavier."""
+    out = state.held[slot]
+    home = layer.gpu[slot]
+    before = state.unit[out]
+    remove(layer, state, slot)
+    state.total[home] -= before
+    if out != layer.empty:
+        delta = state.unit[out] - before
+        for copy in range(state.counts[out]):
+            state.total[layer.gpu[state.where[out, copy]]] += delta
+    before = state.unit[to]
+    add(layer, state, to, slot)
+    state.total[home] += state.unit[to]
+    if to != layer.empty:
+        delta = state.unit[to] - before
+        for copy in range(state.counts[to] - 1):  # the last one is the new one
+            state.total[layer.gpu[state.where[to, copy]]] += delta
+
+
+@jit
+def best_swap(layer: Layer, state: State, hot: int, threshold: float) -> float:
+    """Most that one swap with the hot GPU takes off the cost; the two slots are left in `move`."""
+    least = least_gain(threshold)
+    best = least
+    gpu_load, pace, held, unit = state.total, layer.pace, state.held, state.unit
+    height = gpu_load[hot] * pace[hot]
+    hot_cost = over(gpu_load[hot], pace[hot], threshold)
+    for other in range(pace.shape[0]):
+        if gpu_load[other] * pace[other] >= height:
+            continue
+        before = hot_cost + over(gpu_load[other], pace[other], threshold)
+        for first in range(layer.start[hot], layer.start[hot + 1]):
+            size = unit[held[first]]
+            for second in range(layer.start[other], layer.start[other + 1]):
+                shift = size - unit[held[second]]
+                if shift <= 0.0:
+                    continue
+                gain = (
+                    before
+                    - over(gpu_load[hot] - shift, pace[hot], threshold)
+                    - over(gpu_load[other] + shift, pace[other], threshold)
+                )
+                if gain > best and may_swap(layer, state, first, second):
+                    best = gain
+                    state.move[0] = first
+                    state.move[1] = second
+                    if best >= hot_cost * (1.0 - EPSILON):
+                        return best  # the hot GPU comes down to the threshold, and no other one rises above it
+    return best if best > least else 0.0
+
+
+@jit
+def transfer_gain(layer: Layer, state: State, slot: int, to: int, threshold: float) -> float:
+    """What it takes off the cost if `slot` changes over to expert `to`."""
+    out = state.held[slot]
+    home = layer.gpu[slot]
+    shift = state.shift
+    shift[home] -= state.unit[out]
+    if out != layer.empty:
+        change_out = piece(layer.loads[out], state.counts[out] - 1, layer.floor) - state.unit[out]
+        for copy in range(state.counts[out]):
+            if state.where[out, copy] != slot:
+                shift[layer.gpu[state.where[out, copy]]] += change_out
+    if to != layer.empty:
+        after = piece(layer.loads[to], state.counts[to] + 1, layer.floor)
+        shift[home] += after
+        for copy in range(state.counts[to]):
+            shift[layer.gpu[state.where[to, copy]]] += after - state.unit[to]
+    gain = over(state.total[home], layer.pace[home], threshold)
+    gain -= over(state.total[home] + shift[home], layer.pace[home], threshold)
+    shift[home] = 0.0
+    for turn in range(2):
+        expert = out if turn == 0 else to
+        if expert == layer.empty:
+            continue
+        for copy in range(state.counts[expert]):
+            at = layer.gpu[state.where[expert, copy]]
+            if shift[at] != 0.0:
+                gain += over(state.total[at], layer.pace[at], threshold)
+                gain -= over(state.total[at] + shift[at], layer.pace[at], threshold)
+                shift[at] = 0.0
+    return gain
+
+
+@jit
+def weigh_counts(layer: Layer, state: State, threshold: float) -> None:
+    """What one copy more of an expert would take off the cost of its GPUs (`relief`), and one less add (`strain`)."""
+    for g in range(layer.pace.shape[0]):
+        state.height[g] = over(state.total[g], layer.pace[g], threshold)
+    for expert in range(state.counts.shape[0]):
+        state.relief[expert] = 0.0
+        state.strain[expert] = 0.0
+        state.grown[expert] = piece(layer.loads[expert], state.counts[expert] + 1, layer.floor)
+        state.shrunk[expert] = piece(layer.loads[expert], state.counts[expert] - 1, layer.floor)
+    for slot in range(state.held.shape[0]):
+        expert = state.held[slot]
+        if expert == layer.empty:
+            continue
+        at = layer.gpu[slot]
+        if state.height[at] > 0.0:
+            less = state.total[at] + state.grown[expert] - state.unit[expert]
+            state.relief[expert] += state.height[at] - over(less, layer.pace[at], threshold)
+        if state.counts[expert] > 1:
+            more = state.total[at] + state.shrunk[expert] - state.unit[expert]
+            state.strain[expert] += over(more, layer.pace[at], threshold) - state.height[at]
+
+
+@jit
+def best_transfer(layer: Layer, state: State, hot: int, threshold: float) -> float:
+    """Most that one transfer touching the hot GPU takes off the cost; slot and expert are left in `move`.
+
+    `weigh_counts` gives a guess that is exact unless replicas of both experts share a GPU; only a guess that beats
+    the best so far is computed in full.
+    """
+    weigh_counts(layer, state, threshold)
+    least = least_gain(threshold)
+    best = least
+    for first in range(layer.start[hot], layer.start[hot + 1]):
+        inside = state.held[first]
+        for turn in range(2):
+            # turn 0: one more copy of `inside` elsewhere relieves the hot GPU; turn 1: it gives its slot away
+            if inside == layer.empty or (state.counts[inside] >= layer.most and turn == 0):
+                continue
+            if state.counts[inside] < 2 and turn == 1:
+                continue
+            for other in range(state.held.shape[0] if turn == 0 else state.counts.shape[0]):
+                slot = other if turn == 0 else first
+                to = inside if turn == 0 else other
+                out = state.held[slot]
+                home = layer.gpu[slot]
+                if (turn == 0 and home == hot) or (out != layer.empty and state.counts[out] < 2):
+                    continue
+                now = state.total[home]
+                guess = state.height[home] + state.relief[to] - state.strain[out]
+                if state.strain[out] > 0.0:  # the strain counts this slot's own GPU, where nothing is left to strain
+                    more = now + state.shrunk[out] - state.unit[out]
+                    guess += over(more, layer.pace[home], threshold) - state.height[home]
+                if guess <= best:
+                    continue
+                guess -= over(now - state.unit[out] + state.grown[to], layer.pace[home], threshold)
+                if guess <= best or not may_change(layer, state, slot, to):
+                    continue
+                gain = transfer_gain(layer, state, slot, to, threshold)
+                if gain > best:
+                    best = gain
+                    state.move[0] = slot
+                    state.move[1] = to
+    return best if best > least else 0.0
+
+
+@jit
+def descend(layer: Layer, state: State, threshold: float, most_scans: float) -> int:
+    """Apply improving moves, hottest GPU first, until none of the GPUs above the threshold has one; the scans made."""
+    state.tried[:] = False
+    scans = 0
+    while scans < most_scans:
+        hot = -1
+        height = threshold * (1.0 + EPSILON)
+        for g in range(layer.pace.shape[0]):
+            if not state.tried[g] and state.total[g] * layer.pace[g] > height:
+                hot = g
+                height = state.total[g] * layer.pace[g]
+        if hot < 0:
+            return scans
+        scans += 1
+        if best_swap(layer, state, hot, threshold) > 0.0:
+            swap(layer, state, state.move[0], state.move[1])
+            state.tried[layer.gpu[state.move[1]]] = False
+        elif best_transfer(layer, state, hot, threshold) > 0.0:
+            change(layer, state, state.move[0], state.move[1])
+            state.tried[:] = False
+        else:
+            state.tried[hot] = True
+    return scans
+
+
+@jit
+def kick(layer: Layer, state: State, threshold: float, rng: Ints) -> None:
+    """One random legal move: a swap or a transfer, half of the time touching a GPU above the threshold."""
+    num_slots = state.held.shape[0]
+    num_gpus = layer.pace.shape[0]
+    for _ in range(64):
+        first = draw(rng, num_slots)
+        if draw(rng, 2) == 0:
+            turn = draw(rng, num_gpus)
+            for step in range(num_gpus):
+                g = (turn + step) % num_gpus
+                width = layer.start[g + 1] - layer.start[g]
+                if width > 0 and state.total[g] * layer.pace[g] > threshold:
+                    first = layer.start[g] + draw(rng, width)
+                    break
+        if draw(rng, 2) == 0:
+            second = draw(rng, num_slots)
+            if may_swap(layer, state, first, second):
+                swap(layer, state, first, second)
+                return
+            continue
+        if draw(rng, 2) == 0:  # one more copy of what sits in `first`, in any slot that can be spared
+            to = state.held[first]
+            slot = draw(rng, num_slots)
+        else:
+            to = draw(rng, state.counts.shape[0])
+            slot = first
+        for step in range(num_slots):
+            at = (slot + step) % num_slots
+            if may_change(layer, state, at, to):
+                change(layer, state, at, to)
+                return
+
+
+def remember(top: float, goal: float) -> Floats:
+    """The memory vector of a search that begins at an incumbent of cost `top`."""
+    threshold = max(goal, top * (1.0 - FIRST_STEP))
+    return np.array([top, threshold, np.inf, 0.0, FIRST_STEP, 0.0])
+
+
+@jit
+def improve(
+    layer: Layer, base: Ints, best: Ints, goal: float, rounds: int, work: float, memory: Floats, rng: Ints
+) -> int:
+    """Search `rounds` rounds on from `base`, or until the incumbent is at or below `goal`; the rounds done.
+
+    Parameters
+    ----------
+    layer
+        The loads and the GPUs.
+    base, best
+        (S,) state to go on from, and incumbent; both are updated.
+    goal
+        Largest cost of a GPU at which the search may end.
+    work
+        The search ends once ``memory[WORK]`` has come to this, in the middle of a descent if need be: a later call
+        goes on with that descent.
+    memory, rng
+        The vector of `BEST` ... `WORK`, and the generator's state; both are updated, so that a search cut into
+        several calls takes the same steps.
+    """
+    num_slots = base.shape[0]
+    num_gpus = layer.pace.shape[0]
+    num_experts = layer.loads.shape[0]
+    state = State(
+        base.copy(),
+        np.zeros(num_experts, np.int64),
+        np.zeros(num_experts, np.float64),
+        np.zeros((num_experts, num_gpus), np.int64),
+        np.zeros((num_experts, layer.most + 1), np.int64),
+        np.zeros(num_slots, np.int64),
+        np.zeros(num_gpus, np.float64),
+        np.zeros(num_gpus, np.float64),
+        np.zeros(num_gpus, np.float64),
+        np.zeros(num_experts, np.float64),
+        np.zeros(num_experts, np.float64),
+        np.zeros(num_experts, np.float64),
+        np.zeros(num_experts, np.float64),
+        np.zeros(num_gpus, np.bool_),
+        np.zeros(2, np.int64),
+    )
+    for slot in range(num_slots):
+        add(layer, state, base[slot], slot)
+    weigh(layer, state)
+    done = 0
+    while done < rounds and memory[BEST] > goal and memory[WORK] < work:
+        if memory[COST] < np.inf:  # not in the very first round, which only descends
+            kick(layer, state, memory[THRESHOLD], rng)
+            if draw(rng, 3) == 0:
+                kick(layer, state, memory[THRESHOLD], rng)
+        scans_left = (work - memory[WORK]) / num_slots
+        memory[WORK] += descend(layer, state, memory[THRESHOLD], scans_left) * num_slots
+        done += 1
+        top = weigh(layer, state)
+        if top < memory[BEST] * (1.0 - EPSILON):
+            memory[BEST] = top
+            memory[FAILS] = 0.0
+            best[:] = state.held
+            base[:] = state.held
+            memory[THRESHOLD] = max(goal, top * (1.0 - memory[STEP]))
+        elif memory[WORK] >= work:  # out of work, perhaps in the middle of a descent
+            base[:] = state.held
+            memory[COST] = np.inf
+            break
+        else:
+            memory[FAILS] += 1.0
+            if cost_at(layer, state, memory[THRESHOLD]) <= memory[COST]:
+                base[:] = state.held
+            else:  # back to the base, slot by slot
+                for slot in range(num_slots):
+                    if state.held[slot] != base[slot]:
+                        remove(layer, state, slot)
+                for slot in range(num_slots):
+                    if state.held[slot] != base[slot]:
+                        add(layer, state, base[slot], slot)
+                weigh(layer, state)
+            if memory[FAILS] >= PATIENCE:
+                memory[FAILS] = 0.0
+                memory[STEP] = max(memory[STEP] * 0.5, LEAST_STEP)
+                memory[THRESHOLD] = max(goal, memory[BEST] * (1.0 - memory[STEP]))
+        memory[COST] = cost_at(layer, state, memory[THRESHOLD])
+    return done
