@@ -261,7 +261,7 @@ def start_values(model: Model, plan: Placement) -> dict[str, float]:
             values[f"{before}x_{e}_{g}"] = share
             if f"{before}t_{e}_{g}" in values:
                 load = float(instance.loads[row, e]) * share
-                values[f"{before}t_{e}_{g}"] = max(load, float(instance.floor)) / size
+                values[f"{before}t_{e}_{g}"] = max(load, float(instance.floor) * values[f"{before}y_{e}_{g}"]) / size
         if instance.hierarchical and instance.groups is not None:
             for e, g in pairs:
                 values[f"{before}u_{instance.groups[e]}_{instance.node[g]}"] = 1.0

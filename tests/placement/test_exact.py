@@ -15,6 +15,7 @@ from moeopt.limits import Limits
 from moeopt.placement import bounds, enumeration, exact
 from moeopt.placement.document import load_instance
 from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.shares import with_best_shares
 from moeopt.result import Status, Stop
 
 ROOT = Path(__file__).parents[2]
@@ -170,3 +171,13 @@ def test_enumeration_gives_up_at_its_budget_instead_of_claiming() -> None:
     most = bounds.most_replicas(instance)
     just_above_ideal = instance.ideal[0] * Fraction(1001, 1000)
     assert not enumeration.refutes(instance, 0, most, just_above_ideal, budget=1)
+
+
+def test_start_values_count_the_floor_of_every_copy_on_a_gpu() -> None:
+    """The start once had the floor once for two copies on one GPU, which the programme and the referee count twice."""
+    instance = PlacementInstance(
+        [[5, 1]], slots=[2, 2], distinct=False, split="free", floor_tokens=4, floor_rule="per_replica"
+    )
+    plan = with_best_shares(instance, placement.Placement.of([[0, 0, 1, 1]]))
+    values = exact.start_values(exact.build(instance, scaled=False), plan)
+    assert [values[name] for name in values if name.endswith(("t_0_0", "t_1_1"))] == [8.0, 8.0]

@@ -136,3 +136,12 @@ def test_imbalance_of_known_totals() -> None:
     judged = placement.evaluate(instance, [[0, 1, 2, 3]])
     assert judged.max_load == (Fraction(3),) and judged.ideal == (Fraction(2),)
     assert judged.imbalance == (1.5,)
+
+
+def test_loads_too_small_for_a_double_are_not_proved_by_rounding() -> None:
+    """Plan and bound rounded to the same smallest double, and a plan a third off was called optimal."""
+    instance = PlacementInstance([[0.0, 5e-324]], gpus=3, slots=6, distinct=False)
+    result = placement.solve(instance, method="fold")
+    best = oracles.optimum(instance)
+    assert placement.evaluate(instance, result.plan).objective > best
+    assert str(result.status) == "FEASIBLE" and result.gap_worst_layer > 0.1
