@@ -26,25 +26,25 @@ def pack(
     pieces
         (L, E) load of one replica.
     counts
-        (L, E) replicas; every row sums to ``sum(slots)``.
+        (L, E) replicas; every row has the same sum, at most ``sum(slots)``.
     slots, speed
         G slots and speeds.
 
     Returns
     -------
     ndarray
-        (L, S) expert in each slot, GPU-major, in the order they were placed.
+        (L, S) expert in each slot, GPU-major, in the order they were placed, -1 where a slot stays empty.
 
     >>> pack(np.array([[5.0, 4.0, 3.0, 2.0]]), np.ones((1, 4), dtype=np.int64), [2, 2], distinct=True).tolist()
     [[0, 3, 1, 2]]
     """
     num_layers = len(pieces)
     capacity = np.array(slots)
-    num_gpus, num_slots = len(capacity), int(capacity.sum())
+    num_gpus, num_pieces = len(capacity), int(counts[0].sum())
     start = np.concatenate([[0], np.cumsum(capacity)[:-1]])
     order = np.argsort(-pieces, axis=1, kind="stable")
     flat = np.repeat(order.ravel(), np.take_along_axis(counts, order, axis=1).ravel())
-    experts = np.ascontiguousarray(flat.reshape(num_layers, num_slots).T)  # (S, L), heaviest first
+    experts = np.ascontiguousarray(flat.reshape(num_layers, num_pieces).T)  # (pieces, L), heaviest first
     size = np.ascontiguousarray(np.take_along_axis(pieces, experts.T, axis=1).T)
     repeat = np.zeros(experts.shape, dtype=bool)  # the expert of the step before again
     repeat[1:] = experts[1:] == experts[:-1]
@@ -57,9 +57,9 @@ def pack(
     grid = cost.reshape(num_layers, num_gpus)
     pace = None if speed is None or len(set(speed)) == 1 else 1.0 / np.tile(np.array(speed), num_layers)
     hosts = np.zeros(len(room), dtype=bool)
-    chosen = np.empty((num_slots, num_layers), dtype=np.int64)
-    place = np.empty((num_slots, num_layers), dtype=np.int64)
-    for step in range(num_slots):
+    chosen = np.empty((num_pieces, num_layers), dtype=np.int64)
+    place = np.empty((num_pieces, num_layers), dtype=np.int64)
+    for step in range(num_pieces):
         key = grid if pace is None else grid + size[step][:, None] * pace.reshape(grid.shape)
         if distinct and with_repeat[step]:
             hosts.reshape(grid.shape)[~repeat[step]] = False
@@ -84,7 +84,7 @@ def pack(
             hosts[where] = True
         chosen[step] = gpu
         place[step] = left
-    out = np.empty((num_layers, num_slots), dtype=np.int32)
+    out = np.full((num_layers, int(capacity.sum())), -1, dtype=np.int32)
     slot = start[chosen] + capacity[chosen] - 1 - place
     out[np.arange(num_layers), slot] = experts
     return out

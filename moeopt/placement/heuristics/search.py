@@ -90,6 +90,10 @@ class _Run:
             in_time = not self.context.deadline.passed()
             if instance.distinct and in_time:
                 starts.append(_repaired(instance, eplb.balanced(instance, avoid_doubles=True)))
+            if instance.fill == "at_most" and not instance.hierarchical and in_time:
+                ones = np.ones(instance.weights.shape, dtype=np.int64)
+                alone = pack(instance.weights, ones, instance.slots, instance.speed, distinct=False)
+                starts.append(alone.astype(np.int64))
             if fold.applies(instance) is None and in_time:
                 starts.append(_repaired(instance, fold.folded(instance)))
         self.held = starts[0]
