@@ -60,7 +60,7 @@ class InstanceError(MoeoptError, ValueError):
         prefix = f"{source}: " if source else ""
         lines = [f"{prefix}{violation}" for violation in self.violations[:SHOWN]]
         if len(self.violations) > SHOWN:
-            lines.append(f"{prefix}... and {len(self.violations) - SHOWN} more of this kind.")
+            lines.append(f"{prefix}... and {len(self.violations) - SHOWN:,} more of this kind.")
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[type[InstanceError], tuple[tuple[Violation, ...], str]]:
@@ -68,13 +68,13 @@ class InstanceError(MoeoptError, ValueError):
 
 
 class PlanError(MoeoptError, ValueError):
-    """A plan the referee refuses; ``faults`` lists every fault, each naming layer, slot, GPU or expert."""
+    """A plan the referee refuses; ``faults`` lists every fault once, each naming its place."""
 
     def __init__(self, faults: Iterable[str]) -> None:
-        self.faults = tuple(faults)
+        self.faults = tuple(dict.fromkeys(faults))
         shown = list(self.faults[:SHOWN])
         if len(self.faults) > SHOWN:
-            shown.append(f"... and {len(self.faults) - SHOWN} more")
+            shown.append(f"... and {len(self.faults) - SHOWN:,} more")
         super().__init__("; ".join(shown))
 
     def __reduce__(self) -> tuple[type[PlanError], tuple[tuple[str, ...]]]:

@@ -9,11 +9,15 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from functools import partial
+from numbers import Integral
+from typing import Any, Generic, TypeVar, get_args, get_origin
 
-from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation
+from moeopt.comparison import NOT_RUN, Comparison, Row
+from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations
 from moeopt.limits import Deadline, Limits
-from moeopt.result import Result, Status, Stop, relative_gap
+from moeopt.plugins import call, check_policy, import_policy, overrun
+from moeopt.result import Result, Status, Stop
 
 InstanceT = TypeVar("InstanceT")
 PlanT = TypeVar("PlanT")
@@ -79,45 +83,31 @@ class Method(Generic[InstanceT, PlanT]):
     applies: Callable[[InstanceT], str | None] = lambda instance: None
 
 
-@dataclass(frozen=True)
-class Row:
-    """One method in a comparison: its result, or the reason why there is none; `remark` marks a broken rule."""
+class _Listener:
+    """Somebody's `on_progress`: where it raises, it is not called again, and the result says so."""
 
-    method: str
-    result: Result | None
-    reason: str = ""
-    remark: str = ""
+    def __init__(self, listen: Callable[[Progress], None]) -> None:
+        self.listen = listen
+        self.note: str | None = None
 
-
-@dataclass(frozen=True)
-class Comparison:
-    """Several methods on one instance, judged by one referee and measured against the best bound of all.
-
-    Parameters
-    ----------
-    lower_bound
-        Largest bound that any method proved, ``None`` when there is none.
-    best
-        Name of the method with the least objective among plans that break no rule; the first of equals.
-    """
-
-    problem: str
-    instance: Mapping[str, Any]
-    rows: tuple[Row, ...]
-    lower_bound: float | None
-    best: str | None
-
-    def gap(self, row: Row) -> float | None:
-        """Gap of a row to the best bound of all rows."""
-        if row.result is None or row.result.objective is None or self.lower_bound is None:
-            return None
-        return max(relative_gap(row.result.objective, self.lower_bound), 0.0)
+    def __call__(self, progress: Progress) -> None:
+        if self.note is None:
+            try:
+                self.listen(progress)
+            except Exception as error:  # a broken progress bar must not cost the plan
+                self.note = f"on_progress failed and was not called again: {type(error).__name__}: {error}"
 
 
 class Problem(ABC, Generic[InstanceT, PlanT]):
     """A room: methods, a referee, bounds, and the frame that turns an outcome into a result."""
 
     name: str
+    instance_type: type = object
+
+    def __init_subclass__(cls) -> None:
+        for base in getattr(cls, "__orig_bases__", ()):
+            if get_origin(base) is Problem and isinstance(get_args(base)[0], type):
+                cls.instance_type = get_args(base)[0]
 
     def __init__(self) -> None:
         self.methods: dict[str, Method[InstanceT, PlanT]] = {}
@@ -152,25 +142,32 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         Raises
         ------
         InstanceError
-            The name is taken by a method of the house.
+            The name is taken by a method of the house, or no word; the policy is no function.
         """
+        check_policy(name, policy)
         known = self.methods.get(name)
         if known is not None and known.claim != "plug-in":
             rule = "is a method of the house"
             raise InstanceError([Violation("name", "", repr(name), rule, "Choose another name")])
 
         def run(instance: InstanceT, context: Context) -> Outcome[PlanT]:
-            return Outcome(self.as_plan(instance, policy(instance, context.limits, context.seed)))
+            raw, elapsed_s = call(policy, instance, context.limits, context.seed)
+            out_of_time, notes = overrun(context.limits, elapsed_s)
+            stop = Stop.TIME if out_of_time else Stop.FINISHED
+            return Outcome(self.as_plan(instance, raw), stop, notes=notes)
 
-        first_line = ((policy.__doc__ or "").strip().splitlines() or ["a registered policy"])[0]
+        first_line = ((getattr(policy, "__doc__", None) or "").strip().splitlines() or ["a registered policy"])[0]
         self.methods[name] = Method(name, run, summary or first_line, claim="plug-in")
 
     def method(self, name: str) -> Method[InstanceT, PlanT]:
         """Look a method up by name; ``package.module:function`` imports somebody's policy."""
+        if not isinstance(name, str):
+            rule = "must be the name of a method"
+            raise InstanceError([Violation("method", "", repr(name)[:80], rule, "Use a name such as 'search'")])
         if name in self.methods:
             return self.methods[name]
         if ":" in name:
-            self.register(name, _import_policy(name))
+            self.register(name, import_policy(name))
             return self.methods[name]
         near = _nearest(name, self.methods)
         rule = f"is not a method of {self.name}; known: {', '.join(self.methods)}"
@@ -192,14 +189,15 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         Raises
         ------
         InstanceError
-            The method is unknown, or a warm start breaks a rule.
+            The method is unknown, an argument is of the wrong kind, or a warm start breaks a rule.
         NotApplicable
             The method cannot work on this instance.
         PlanError
             Somebody's policy returned a plan that breaks a rule.
         """
-        limits = limits or Limits()
-        context = Context(limits, seed, Deadline(limits.time_s), None, on_progress)
+        limits, seed = self._checked(instance, limits, seed)
+        listener = None if on_progress is None else _Listener(on_progress)
+        context = Context(limits, seed, Deadline(limits.time_s), None, listener)
         chosen = self.method(method)
         conflicts = self.conflicts(instance)
         if conflicts:
@@ -211,7 +209,23 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             plan = self.as_plan(instance, warm_start)
             self.evaluate(instance, plan)
             context = replace(context, warm_start=plan)
-        return self.result(instance, method, chosen.run(instance, context), context)
+        result = self.result(instance, method, chosen.run(instance, context), context)
+        if listener is not None and listener.note is not None:
+            result = replace(result, notes=(*result.notes, listener.note))
+        return result
+
+    def _checked(self, instance: Any, limits: Any, seed: Any) -> tuple[Limits, int]:
+        """Limits and seed, or every argument that is of the wrong kind."""
+        check = Violations()
+        if not isinstance(instance, self.instance_type):
+            kind = self.instance_type.__name__
+            check.add("instance", instance, rule=f"must be a {kind}", fix=f"Build one: {kind}(...)")
+        if limits is not None and not isinstance(limits, Limits):
+            check.add("limits", limits, rule="must be a Limits", fix="Write limits=Limits(time_s=5)")
+        if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+            check.add("seed", seed, rule="must be a whole number >= 0", fix="Use 0")
+        check.raise_if_any()
+        return limits or Limits(), int(seed)
 
     def compare(
         self,
@@ -223,26 +237,55 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         seed: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Comparison:
-        """Run several methods, and judge ready-made `plans`, on one instance; a failure is a row with its reason."""
-        rows = []
-        names = list(dict.fromkeys(methods))
+        """Run several methods, and judge ready-made `plans`, on one instance; a failure is a row with its reason.
+
+        Ctrl-C ends it after the method being run: the rows so far stay, the others say that they were not run.
+
+        Raises
+        ------
+        InstanceError
+            A method is unknown, or an argument is of the wrong kind.
+        """
+        limits, seed = self._checked(instance, limits, seed)
+        names = _names(methods)
         for name in names:
             self.method(name)  # a misspelt name stops before any work
+        context = Context(limits, seed, Deadline(None))
+        work: list[tuple[str, Callable[[], Row]]] = []
         for name in names:
-            rows.append(self._row(instance, name, limits, seed, on_progress))
-        context = Context(limits or Limits(), seed, Deadline(None))
+            work.append((name, partial(self._row, instance, name, limits, seed, on_progress)))
         for name, raw in (plans or {}).items():
+            work.append((name, partial(self._judged, instance, name, raw, context)))
+        rows: list[Row] = []
+        interrupted = False
+        for name, make in work:
+            if interrupted:
+                rows.append(Row(name, None, NOT_RUN))
+                continue
             try:
-                outcome = Outcome(self.as_plan(instance, raw))
-                rows.append(Row(name, self.result(instance, name, outcome, context)))
-            except MoeoptError as error:
-                rows.append(Row(name, None, str(error)))
+                rows.append(make())
+            except KeyboardInterrupt:
+                if not rows:
+                    raise  # there is nothing to keep
+                rows.append(Row(name, None, "interrupted"))
+                interrupted = True
+            else:
+                result = rows[-1].result
+                interrupted = result is not None and result.stop is Stop.INTERRUPTED
         legal = [row for row in rows if row.result is not None and not row.remark]
         solved = [row for row in legal if row.result is not None and row.result.objective is not None]
         bounds = [row.result.lower_bound for row in legal if row.result and row.result.lower_bound is not None]
         best = min(solved, key=_objective, default=None)
         reference = next((dict(row.result.instance) for row in legal if row.result is not None), {})
-        return Comparison(self.name, reference, tuple(rows), max(bounds, default=None), best.method if best else None)
+        lower_bound, winner = max(bounds, default=None), best.method if best else None
+        return Comparison(self.name, reference, tuple(rows), lower_bound, winner, interrupted)
+
+    def _judged(self, instance: InstanceT, name: str, raw: Any, context: Context) -> Row:
+        """A ready-made plan."""
+        try:
+            return Row(name, self.result(instance, name, Outcome(self.as_plan(instance, raw)), context))
+        except MoeoptError as error:
+            return Row(name, None, str(error))
 
     def _row(
         self,
@@ -301,24 +344,27 @@ def _objective(row: Row) -> float:
     return row.result.objective
 
 
-def _import_policy(name: str) -> Callable[[Any, Limits, int], Any]:
-    module_name, _, attribute = name.partition(":")
-    fix = "Give package.module:function, importable from here"
-    try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except Exception as error:  # the module is somebody's: anything can go wrong while it runs
-        rule = f"cannot be imported ({type(error).__name__}: {error})"
-        raise InstanceError([Violation("method", "", repr(name), rule, fix)]) from error
-    if not callable(found):
-        raise InstanceError([Violation("method", "", repr(name), "is not a function", fix)])
-    policy: Callable[[Any, Limits, int], Any] = found
-    return policy
+def _names(methods: Any) -> list[str]:
+    """Names of methods, each once."""
+    if isinstance(methods, str):
+        listed = [name.strip() for name in methods.split(",")]
+        rule = "must be a list of names, not one string"
+        raise InstanceError([Violation("methods", "", repr(methods), rule, f"Write {listed}")])
+    if not isinstance(methods, Iterable):
+        rule = "must be a list of names"
+        raise InstanceError([Violation("methods", "", repr(methods)[:80], rule, "Write ['eplb', 'search']")])
+    names = list(methods)
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        rule = "must be the name of a method"
+        raise InstanceError([Violation("methods", "", repr(name)[:80], rule, "Use 'search'") for name in wrong])
+    return list(dict.fromkeys(names))
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, list(known), n=1)), None)
+    return next(iter(get_close_matches(name.lower(), list(known), n=1, cutoff=0.7)), None)
 
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -234,3 +235,125 @@ def test_evaluate_takes_another_split_and_refuses_an_unknown_one() -> None:
     assert placement.evaluate(INSTANCE, GOOD, split="even").objective == placement.evaluate(INSTANCE, GOOD).objective
     with pytest.raises(InstanceError, match="split"):
         placement.evaluate(INSTANCE, GOOD, split="sometimes")
+
+
+# --- edges ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"limits": 5}, "limits = 5: must be a Limits. Write limits=Limits(time_s=5)."),
+        ({"limits": {"time_s": 5}}, "must be a Limits"),
+        ({"seed": -1}, "seed = -1: must be a whole number >= 0"),
+        ({"seed": 1.5}, "seed = 1.5: must be a whole number >= 0"),
+        ({"seed": True}, "seed = True: must be a whole number >= 0"),
+        ({"seed": "0"}, "seed = 0: must be a whole number >= 0"),
+        ({"instance": [[1, 2]]}, "instance = [[1, 2]]: must be a PlacementInstance"),
+        ({"instance": None, "seed": None}, "seed = None"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_named(arguments: dict[str, Any], said: str) -> None:
+    given = {"instance": INSTANCE, **arguments}
+    instance = given.pop("instance")
+    for call in (
+        lambda: placement.solve(instance, method="lpt", **given),
+        lambda: placement.compare(instance, ["lpt"], **given),
+    ):
+        with pytest.raises(InstanceError) as caught:
+            call()
+        assert said in str(caught.value)
+
+
+def test_a_seed_may_be_a_whole_number_of_numpy() -> None:
+    result = placement.solve(INSTANCE, method="lpt", seed=np.int64(3))  # type: ignore[arg-type]
+    assert '"seed": 3' in result.to_json()
+
+
+@pytest.mark.parametrize(
+    ("methods", "said"),
+    [
+        ("eplb", "methods = 'eplb': must be a list of names, not one string. Write ['eplb']."),
+        ("eplb, lpt", "Write ['eplb', 'lpt']"),
+        (None, "methods = None: must be a list of names"),
+        (["lpt", 3], "methods = 3: must be the name of a method"),
+    ],
+)
+def test_methods_that_are_no_list_of_names_are_refused(methods: Any, said: str) -> None:
+    with pytest.raises(InstanceError) as caught:
+        placement.compare(INSTANCE, methods)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a,b", "a\tb", 3, None])
+def test_register_refuses_names_that_no_list_can_hold_and_what_cannot_be_called(name: Any) -> None:
+    with pytest.raises(InstanceError, match=r"name = .*: must be a word without spaces and commas"):
+        placement.register(name, mine)
+    with pytest.raises(InstanceError, match=r"policy = 3: must be a function"):
+        placement.register("mine", 3)  # type: ignore[arg-type]
+    assert name not in METHODS and "mine" not in METHODS
+
+
+def test_a_broken_on_progress_does_not_cost_the_plan() -> None:
+    calls: list[Any] = []
+
+    def listen(step: Any) -> None:
+        calls.append(step)
+        raise ZeroDivisionError("no bar")
+
+    result = placement.solve(INSTANCE, method="search", limits=Limits(iterations=0), on_progress=listen)
+    assert result.objective is not None and len(calls) == 1
+    assert result.notes[-1] == "on_progress failed and was not called again: ZeroDivisionError: no bar"
+
+
+def test_a_policy_that_ends_the_process_has_failed() -> None:
+    def leave(instance: PlacementInstance, limits: Limits, seed: int) -> Any:
+        raise SystemExit(3)
+
+    placement.register("leave", leave)
+    bad, good = placement.compare(INSTANCE, ["leave", "lpt"]).rows
+    assert bad.reason == "the policy failed: RuntimeError: it raised SystemExit(3)" and good.result is not None
+
+
+def test_a_module_that_ends_the_process_is_refused(module: Path) -> None:
+    module.write_text("raise SystemExit(4)\n")
+    with pytest.raises(InstanceError, match=r"cannot be imported \(SystemExit: 4\)"):
+        placement.solve(INSTANCE, method="policy_of_mine:place")
+
+
+def test_a_policy_that_takes_too_long_is_said_to_have_been_stopped_by_time() -> None:
+    def slow(instance: PlacementInstance, limits: Limits, seed: int) -> Any:
+        time.sleep(0.25)
+        return mine(instance, limits, seed)
+
+    placement.register("slow", slow)
+    result = placement.solve(INSTANCE, method="slow", limits=Limits(time_s=0.1))
+    (note,) = result.notes
+    assert result.stop == "TIME" and note.startswith("the policy took 0.") and note.endswith(" s of 0.1 s allowed")
+    assert placement.solve(INSTANCE, method="slow", limits=Limits(time_s=50)).notes == ()
+    (row,) = placement.compare(INSTANCE, ["slow"], limits=Limits(time_s=0.1)).rows
+    assert row.cut_short == row.said == "stopped by TIME"
+
+
+def test_an_interrupt_ends_a_comparison_after_the_method_being_run() -> None:
+    def interrupt(instance: PlacementInstance, limits: Limits, seed: int) -> Any:
+        raise KeyboardInterrupt
+
+    placement.register("interrupt", interrupt)
+    comparison = placement.compare(INSTANCE, ["eplb", "interrupt", "lpt"], plans={"by hand": GOOD})
+    assert [row.reason for row in comparison.rows[1:3]] == ["interrupted", "not run: the comparison was interrupted"]
+    assert comparison.interrupted and comparison.not_run == ("lpt", "by hand") and comparison.best == "eplb"
+    assert comparison.notes == ("interrupted: lpt, by hand were not run",)
+
+
+def test_a_comparison_prints_as_a_table() -> None:
+    comparison = placement.compare(INSTANCE, ["contiguous", "fold", "lpt"], plans={"bad": [[0]]})
+    head, *rows = str(comparison).splitlines()
+    assert head.split("  ")[0] == "method" and "imbalance worst" in head
+    assert [row.split()[0] for row in rows] == ["contiguous", "fold", "lpt", "bad", "lower"]
+    assert rows[1].endswith("fold does not apply: fold needs two slots on every GPU and equal speeds")
+    assert sum(row.endswith("best") for row in rows) == 1 and all(len(row) < 180 for row in rows)
+
+
+def test_faults_that_repeat_are_told_once() -> None:
+    assert str(PlanError(["a", "b", "a"])) == "a; b"
