@@ -16,7 +16,7 @@ COLUMNS = (
     *("method", "status", "stop", "best", "objective", "unit"),
     *("imbalance_mean", "imbalance_worst", "imbalance_worst_layer", "imbalance_total", "mean_over_max", "excess"),
     *("lower_bound", "bound_kind", "best_bound", "best_bound_kind", "gap", "gap_mean", "gap_worst", "gap_worst_layer"),
-    *("layers_certified", "max_replicas", "redundant_slots", "runtime_s", "iterations", "remark", "reason"),
+    *("layers_within_0_1_percent", "max_replicas", "redundant_slots", "runtime_s", "iterations", "remark", "reason"),
     *("seed", "command", "versions"),
 )
 """Names of the columns, in order; an empty cell means there is no such number."""
@@ -75,7 +75,7 @@ def figures(summary: Summary, row: RowSummary) -> dict[str, Any]:
         "gap_mean": row.gap_mean,
         "gap_worst": row.gap_worst,
         "gap_worst_layer": None if row.layer_gap is None else layers[int(row.layer_gap.argmax())],
-        "layers_certified": row.layers_certified,
+        "layers_within_0_1_percent": row.layers_near,
         "max_replicas": row.max_replicas,
         "redundant_slots": row.redundant_slots,
         "runtime_s": row.runtime_s,

@@ -10,7 +10,7 @@ from moeopt.report import words
 from moeopt.report.as_csv import figures
 from moeopt.report.block import Block, Header
 from moeopt.report.head import all_versions
-from moeopt.report.summary import CERTIFIED_GAP, RowSummary, Summary, summarise
+from moeopt.report.summary import NEAR_GAP, RowSummary, Summary, summarise
 
 SCHEMA = "moeopt/comparison/1"
 
@@ -24,7 +24,7 @@ def render_json(blocks: Sequence[Block], header: Header) -> str:
         "seed": header.seed,
         "versions": all_versions(summaries, header),
         "created": header.created,
-        "certified_gap": CERTIFIED_GAP,
+        "near_gap": NEAR_GAP,
         "blocks": [_block(summary) for summary in summaries],
     }
     return to_json(document) + "\n"
@@ -42,6 +42,8 @@ def _block(summary: Summary) -> dict[str, Any]:
         },
         "verdict": " ".join("".join(sentence) for sentence in words.verdict(summary)),
         "unit": summary.unit,
+        "interrupted": summary.comparison.interrupted,
+        "not_run": list(summary.comparison.not_run),
         "best": None if summary.best is None else summary.best.method,
         "lower_bound": summary.comparison.lower_bound,
         "bound_kind": summary.bound_kind,

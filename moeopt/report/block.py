@@ -43,7 +43,7 @@ class Header:
     Parameters
     ----------
     command
-        What to type to make it again.
+        What to type to make it again; empty where it was not made by a command.
     seed
         The seed of every method.
     versions
@@ -52,7 +52,7 @@ class Header:
         A time stamp, where one is wanted: without it equal inputs give equal bytes, measured times apart.
     """
 
-    command: str
+    command: str = ""
     seed: int = 0
     versions: Mapping[str, str] = field(default_factory=lambda: current_versions("numpy"))
     created: str | None = None

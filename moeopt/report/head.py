@@ -29,5 +29,7 @@ def all_versions(summaries: Sequence[Summary], header: Header) -> dict[str, str]
 def header_facts(summaries: Sequence[Summary], header: Header) -> list[tuple[str, str]]:
     """Command, seed, versions and, where it was given, the time, label and text."""
     versions = ", ".join(f"{name} {version}" for name, version in all_versions(summaries, header).items())
-    found = [("Command", header.command), ("Seed", str(header.seed)), ("Versions", versions)]
+    found = [("Seed", str(header.seed)), ("Versions", versions)]
+    if header.command:
+        found.insert(0, ("Command", header.command))
     return [*found, ("Created", header.created)] if header.created is not None else found

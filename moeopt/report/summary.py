@@ -16,8 +16,8 @@ from moeopt.registry import Comparison, Row
 from moeopt.report.block import Block
 from moeopt.result import Result, relative_gap
 
-CERTIFIED_GAP = 0.001
-"""A layer counts as certified up to this gap to the best certified bound."""
+NEAR_GAP = 0.001
+"""Layers up to this gap to the best certified bound are counted: 0.1 %."""
 
 Floats = NDArray[np.float64]
 
@@ -35,12 +35,12 @@ class RowSummary:
     layer_gap
         (L,) gaps to the best bound of any method on that layer; ``None`` without plan or bound, and for a plan that
         breaks a rule, to which the bounds do not apply.
-    layers_certified
-        Layers with a gap of at most `CERTIFIED_GAP` to a bound that was re-checked exactly.
+    layers_near
+        Layers with a gap of at most `NEAR_GAP` to a bound that was re-checked exactly.
     max_replicas, redundant_slots
         Most replicas of an expert in any layer; most replicas beyond the first of each expert in any layer.
-    reason, remark
-        Why there is no plan; which rule the plan breaks.
+    reason, remark, said
+        Why there is no plan; which rule the plan breaks; the same with what ended the method early.
     """
 
     method: str
@@ -48,9 +48,10 @@ class RowSummary:
     best: bool
     reason: str
     remark: str
+    said: str
     gap: float | None = None
     layer_gap: Floats | None = None
-    layers_certified: int | None = None
+    layers_near: int | None = None
     max_replicas: int | None = None
     redundant_slots: int | None = None
 
@@ -224,7 +225,7 @@ def _best(comparison: Comparison) -> Row | None:
 def _row(row: Row, comparison: Comparison, bound: Floats | None, certified: Floats | None, best: bool) -> RowSummary:
     result = row.result
     if result is None or result.solution is None:
-        return RowSummary(row.method, result, False, row.reason or _conflicts(result), row.remark)
+        return RowSummary(row.method, result, False, row.reason or _conflicts(result), row.remark, row.said)
     replicas = [layer["replicas"] for layer in result.solution["layers"]]
     numbers: dict[str, Any] = {
         "max_replicas": max(max(layer) for layer in replicas),
@@ -235,8 +236,8 @@ def _row(row: Row, comparison: Comparison, bound: Floats | None, certified: Floa
         numbers["gap"] = comparison.gap(row)
         numbers["layer_gap"] = None if bound is None else gaps(tops, bound)
         if certified is not None:
-            numbers["layers_certified"] = int((gaps(tops, certified) <= CERTIFIED_GAP).sum())
-    return RowSummary(row.method, result, best, row.reason, row.remark, **numbers)
+            numbers["layers_near"] = int((gaps(tops, certified) <= NEAR_GAP).sum())
+    return RowSummary(row.method, result, best, row.reason, row.remark, row.said, **numbers)
 
 
 def gaps(tops: Floats, bounds: Floats) -> Floats:

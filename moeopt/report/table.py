@@ -51,8 +51,8 @@ def columns(summary: Summary) -> list[Column]:
     excess = None if mean is None else mean - 1.0
     reciprocal = None if least is None else float((1.0 / least).mean()) if least.all() else None
 
-    def certified(row: RowSummary) -> str:
-        return words.NONE if row.layers_certified is None else f"{row.layers_certified} / {layers}"
+    def near(row: RowSummary) -> str:
+        return words.NONE if row.layers_near is None else f"{row.layers_near} / {layers}"
 
     def whole(value: int | None) -> str:
         return words.NONE if value is None else f"{value:,}"
@@ -64,7 +64,7 @@ def columns(summary: Summary) -> list[Column]:
         Column("Lower bound", "own", lambda row: words.amount(row.lower_bound, places)),
         Column("Gap to best bound", "mean", lambda row: words.percent(row.gap_mean)),
         Column("Gap to best bound", "worst layer", lambda row: words.percent(row.gap_worst)),
-        Column("Layers certified", "", certified),
+        Column(f"Layers within {words.NEAR}", "", near),
         Column("Replicas", "most of an expert", lambda row: whole(row.max_replicas)),
         Column("Replicas", "redundant", lambda row: whole(row.redundant_slots)),
         Column(
@@ -93,7 +93,7 @@ def lines(summary: Summary) -> list[Line]:
             found.append(Line("none", row.method, (), words.short(row.reason)))
             continue
         kind = "best" if row.best else "broken" if row.remark else "plan"
-        found.append(Line(kind, row.method, tuple(column.cell(row) for column in shown), row.remark))
+        found.append(Line(kind, row.method, tuple(column.cell(row) for column in shown), row.said))
     if summary.comparison.lower_bound is not None:
         said = "proven: no plan is below" if summary.bound_kind == "certified" else "a solver's claim, not checked"
         found.append(Line("bound", "bound", tuple(column.bound for column in shown), said))
@@ -114,7 +114,7 @@ FOOTNOTES = [
         "(max over g of C(l,g) - bound(l)) / max over g of C(l,g), where bound(l) is the largest bound of any "
         "method on layer l. None is given for a plan that breaks a rule: the bounds are for plans that keep it.",
     ),
-    ("Certified", f"layers with a gap of at most {words.CERTIFIED} to a bound that was checked exactly."),
+    (f"Layers within {words.NEAR}", f"those with a gap of at most {words.NEAR} to a bound that was checked exactly."),
     ("Redundant", "replicas beyond the first of each expert, in the layer that has most of them."),
     ("imbalance_total", "(sum over l of max over g of C(l,g)) / (sum over l of ideal(l)): layers run in turn."),
     ("mean_over_max", "mean over l of ideal(l) / max over g of C(l,g); 1 is perfect, and larger is better."),
@@ -132,7 +132,7 @@ LIKE_NAMED = (
 
 def notes(summary: Summary) -> list[tuple[str, list[str]]]:
     """What happened and was not asked for: each note once, with the methods it is of (none: of all)."""
-    of_all = list(summary.instance.notes)
+    of_all = [*summary.comparison.notes, *summary.instance.notes]
     found: dict[str, list[str]] = {note: [] for note in of_all}
     for row in summary.rows:
         for note in row.result.notes if row.result is not None else ():

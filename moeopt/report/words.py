@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 
 from moeopt.placement.instance import PlacementInstance
-from moeopt.report.summary import CERTIFIED_GAP, RowSummary, Summary
+from moeopt.report.summary import NEAR_GAP, RowSummary, Summary
 
 NONE = "–"
 """What a table shows where there is no number."""
 
 
-CERTIFIED = f"{CERTIFIED_GAP * 100:g} %"
-"""The gap up to which a layer counts as certified, as text."""
+NEAR = f"{NEAR_GAP * 100:g} %"
+"""The gap up to which layers are counted, as text."""
 
 
 class Name(str):
@@ -174,10 +174,10 @@ def _bounded(summary: Summary, best: RowSummary) -> list[Text]:
     pieces = [f"By {source}, no plan that keeps the rules is more than {percent_up(best.gap)} better"]
     if several:
         pieces.append(f" in sum, nor more than {percent_up(best.gap_worst)} on any layer")
-    if several and best.layers_certified:
-        close = f"{best.layers_certified} of {count(summary.instance.num_layers, 'layer')}"
-        verb = "is" if best.layers_certified == 1 else "are"
-        pieces.append(f"; {close} {verb} within {CERTIFIED} of the bound")
+    if several and best.layers_near:
+        close = f"{best.layers_near} of {count(summary.instance.num_layers, 'layer')}"
+        verb = "is" if best.layers_near == 1 else "are"
+        pieces.append(f"; {close} {verb} within {NEAR} of the bound")
     return [[*pieces, "."]]
 
 

@@ -42,8 +42,17 @@ def format_of(path: str | Path) -> Render:
     return FORMATS[ending]
 
 
-def write_report(path: str | Path, blocks: Sequence[Block], header: Header, *, force: bool = False) -> None:
+def write_report(
+    path: str | Path, blocks: Sequence[Block], header: Header | None = None, *, force: bool = False
+) -> None:
     """Write the report, whole or not at all, in the format that the ending of `path` names.
+
+    >>> import tempfile
+    >>> from moeopt import placement
+    >>> instance = placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4, name="four experts")
+    >>> comparison = placement.compare(instance, ["contiguous", "lpt"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(Path(folder, "report.md"), [Block(instance, comparison)])
 
     Raises
     ------
@@ -53,4 +62,4 @@ def write_report(path: str | Path, blocks: Sequence[Block], header: Header, *, f
     render = format_of(path)
     if not blocks:
         raise InstanceError([Violation("blocks", "", "()", "a report needs an instance", "Give at least one")])
-    write_file(path, render(blocks, header), force=force)
+    write_file(path, render(blocks, header or Header()), force=force)

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from moeopt import placement
+from moeopt.comparison import NOT_RUN
 from moeopt.errors import InstanceError
 from moeopt.placement import PlacementInstance
 from moeopt.registry import Row
 from moeopt.report import Block, Header, render_csv, render_html, render_json, render_markdown, table, words
 from moeopt.report.as_csv import COLUMNS
 from moeopt.report.summary import summarise
-from moeopt.result import relative_gap
+from moeopt.result import Stop, relative_gap
 from tests.report.conftest import compared, frozen, instance_of
 
 
@@ -73,7 +74,7 @@ def test_a_plan_that_breaks_a_rule_gets_no_gap_and_is_never_best(header: Header)
     block = compared(instance, ["eplb_raw", "lpt"])
     raw, lpt = summarise(block).rows
     assert raw.remark == "breaks distinct" and raw.objective is not None
-    assert raw.gap is raw.layer_gap is raw.layers_certified is None
+    assert raw.gap is raw.layer_gap is raw.layers_near is None
     assert lpt.best and not raw.best
     assert "| eplb_raw (breaks distinct) |" in render_markdown([block], header)
     assert ",breaks distinct," in render_csv([block], header)
@@ -86,7 +87,7 @@ def test_a_solvers_bound_certifies_nothing(block: Block, header: Header) -> None
     ]
     claimed = summarise(Block(block.instance, replace(block.comparison, rows=tuple(rows))))
     assert claimed.bound_kind == "solver" and not claimed.certified
-    assert all(row.layers_certified is None for row in claimed.rows)
+    assert all(row.layers_near is None for row in claimed.rows)
     assert any("a solver's bounds, which were not checked" in "".join(sentence) for sentence in words.verdict(claimed))
     assert table.lines(claimed)[-1].remark == "a solver's claim, not checked"
 
@@ -179,3 +180,46 @@ def test_block_refuses_another_instance(block: Block) -> None:
         InstanceError, match=r"comparison\.problem = 'mesh': is a problem this report has no tables for"
     ):
         Block(block.instance, replace(block.comparison, problem="mesh"))
+
+
+def _ended(block: Block, **stops: str) -> Block:
+    rows = [
+        replace(row, result=replace(row.result, stop=Stop(stops[row.method]))) if row.method in stops else row
+        for row in block.comparison.rows
+        if row.result is not None
+    ]
+    return Block(block.instance, replace(block.comparison, rows=tuple(rows)))
+
+
+def test_a_method_that_was_cut_short_says_so(header: Header) -> None:
+    """A row that time had stopped looked like one that had finished."""
+    block = _ended(compared(PlacementInstance([[9, 5, 4, 1]], gpus=2, slots=4), ["contiguous", "lpt"]), lpt="TIME")
+    block = _ended(block, contiguous="INTERRUPTED")
+    page, text = render_html([block], header), render_markdown([block], header)
+    for said in ("interrupted", "stopped by TIME"):
+        assert f'<span class="tag">{said}</span>' in page and f"({said})" in text
+    assert [row["stop"] for row in read_rows(block, header)] == ["INTERRUPTED", "TIME"]
+
+
+def test_an_interrupted_comparison_says_what_was_not_run(header: Header) -> None:
+    block = compared(PlacementInstance([[9, 5, 4, 1]], gpus=2, slots=4), ["contiguous"])
+    left_out = (Row("lpt", None, NOT_RUN), Row("search", None, NOT_RUN))
+    rows = (*block.comparison.rows, *left_out)
+    block = Block(block.instance, replace(block.comparison, rows=rows, interrupted=True))
+    for text in (render_html([block], header), render_markdown([block], header)):
+        assert "interrupted: lpt, search were not run." in text
+    said = json.loads(render_json([block], header))["blocks"][0]
+    assert said["interrupted"] and said["not_run"] == ["lpt", "search"]
+    assert [row["reason"] for row in read_rows(block, header)[1:]] == [NOT_RUN, NOT_RUN]
+
+
+def test_layers_within_the_gap_are_not_called_certified(block: Block, header: Header, page_text: str) -> None:
+    """Certified is the kind of a bound; a layer is near it or not."""
+    assert "layers_within_0_1_percent" in COLUMNS
+    for text in (page_text, render_markdown([block], header)):
+        assert "certified" not in text.lower() and "Layers within 0.1" in text
+
+
+def test_a_report_needs_no_command(block: Block) -> None:
+    assert "- Command" not in render_markdown([block], Header())
+    assert "- Command: `x`" in render_markdown([block], Header("x"))

@@ -9,7 +9,7 @@ import numpy as np
 
 from moeopt.report import words
 from moeopt.report.plots.canvas import FAINT, Plot, label, layer_axis, new_figure, style, to_svg
-from moeopt.report.summary import CERTIFIED_GAP, Floats, RowSummary, Summary
+from moeopt.report.summary import NEAR_GAP, Floats, RowSummary, Summary
 
 SHOWN = 8
 SMALLEST = 1e-6
@@ -38,9 +38,9 @@ def gap_plot(summary: Summary, prefix: str) -> Plot | None:
     values = [_values(row, bounded) for row in keep]
     positive = np.concatenate(values)
     positive = positive[positive >= SMALLEST]
-    low = 10.0 ** math.floor(math.log10(positive.min())) if positive.size else CERTIFIED_GAP
-    high = float(positive.max()) if positive.size else CERTIFIED_GAP * 10
-    low = min(low, CERTIFIED_GAP)
+    low = 10.0 ** math.floor(math.log10(positive.min())) if positive.size else NEAR_GAP
+    high = float(positive.max()) if positive.size else NEAR_GAP * 10
+    low = min(low, NEAR_GAP)
     zero = low / 10**0.4
     zeros = positive.size < len(keep) * summary.instance.num_layers
     what = "gap to the best bound" if bounded else "excess over perfect balance"
@@ -54,7 +54,7 @@ def gap_plot(summary: Summary, prefix: str) -> Plot | None:
             axes.axhspan(low / 10, low, color="#f1f2f4", linewidth=0)
         axes.grid(axis="y", color=FAINT, linewidth=0.4)
         if bounded:
-            axes.axhline(CERTIFIED_GAP, color="#22262b", linewidth=0.7, dashes=(6, 3))
+            axes.axhline(NEAR_GAP, color="#22262b", linewidth=0.7, dashes=(6, 3))
         handles = []
         for index in range(len(keep)):
             colour, line, marker = LOOKS[index]
@@ -89,7 +89,7 @@ def gap_plot(summary: Summary, prefix: str) -> Plot | None:
     said = ", ".join(f"{row.method} {words.percent(float(gap.mean()))}" for row, gap in zip(keep, values, strict=True))
     caption = f"On a log scale; lower is better. Means over layers: {said}."
     if bounded:
-        caption += f" Dashed line: {words.CERTIFIED}; up to there a layer counts as certified."
+        caption += f" Dashed line: {words.NEAR}."
     if len(keep) < len(rows):
         caption += f" Drawn: the best {len(keep)} of {len(rows)} plans and those of eplb and contiguous."
     if zeros:
