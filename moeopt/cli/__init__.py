@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+INTERRUPTED = 130
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0 done; 1 our fault; 2 bad usage or input; 3 infeasible; 4 a limit was hit before any plan; 5 a gate said no.
+    0 done; 1 our fault; 2 bad usage or input; 3 infeasible; 4 a limit was hit before any plan; 5 a gate said no;
+    130 interrupted without an answer.
 
     Parameters
     ----------
     args
         Words after the program's name; those of the process by default.
     """
+    try:
+        with _terminated_like_interrupted():
+            code = _run(list(sys.argv[1:] if args is None else args))
+    except KeyboardInterrupt:  # wherever it strikes, the import of a package included
+        print("error: interrupted", file=sys.stderr)
+        code = INTERRUPTED
+    if args is None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer is given: nothing is left to interrupt but the end
+    return code
+
+
+def _run(words: list[str]) -> int:
     from moeopt.cli.app import app
     from moeopt.cli.say import close_quietly, complain
     from moeopt.cli.verb import BAD_USAGE, COMMAND
 
-    words = list(sys.argv[1:] if args is None else args)
     token = COMMAND.set(tuple(words))
     try:
         code = app(args=words, prog_name="moeopt", standalone_mode=False)
     except Exception as error:
+        if type(error).__name__ == "Abort":  # what the parser makes of an interrupt outside a verb
+            raise KeyboardInterrupt from error
         message = getattr(error, "format_message", None)  # the parser's own errors, whichever version it comes from
         if message is None:
             raise
@@ -34,3 +53,17 @@ def main(args: Sequence[str] | None = None) -> int:
         COMMAND.reset(token)
         close_quietly()
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM acts as Ctrl-C does, so that a scheduler that ends a job gets the best plan so far."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -34,7 +34,8 @@ def root(
     """Place Mixture-of-Experts models on GPUs, with a proven bound on every answer.
 
     Exit codes: 0 done, 1 our fault, 2 bad usage or input, 3 infeasible, 4 a limit was hit before any plan,
-    5 a gate said no (verify found a fault, --fail-if-worse).
+    5 a gate said no (verify found a fault, --fail-if-worse), 130 interrupted without an answer. Ctrl-C and SIGTERM keep
+    the best plan so far where there is one.
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -14,6 +14,7 @@ from moeopt.cli.verb import BAD_USAGE, COMMAND, DONE, GATE, INFEASIBLE, verb
 from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
+    from moeopt.limits import Limits
     from moeopt.placement import PlacementInstance
     from moeopt.placement.load_plan import ResultDocument
     from moeopt.registry import Comparison, Row
@@ -47,56 +48,91 @@ def compare(
     Gaps are measured against the best bound that any of them proved. With -o the report is HTML, Markdown, CSV or
     JSON, as the ending says. --fail-if-worse looks at the plans, and without plans at the best other method.
     """
-    from moeopt.cli.inputs import read_instance
+    from moeopt.cli.inputs import names_of
     from moeopt.cli.solving import find_plugins
     from moeopt.cli.tables import comparison_table
-    from moeopt.placement import PROBLEM
 
     limits = solving.limits()
-    output.refuse_taken()
-    if output.output is not None:
-        from moeopt.report import format_of
-
-        format_of(output.output)  # an ending of no format is said before the work
+    _check_output(output)
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if gate.fail_if_worse and RIVAL not in names:
         names.append(RIVAL)
     documents = _read_plans(plans or [], names)
     find_plugins(names)
     blocks: list[tuple[PlacementInstance, Comparison]] = []
-    for path in inputs:
-        instance = read_instance(path, shape, say)
-        ready, refused = _fit_plans(documents, instance)
-        with say.progress(instance.name) as listener:
-            comparison = PROBLEM.compare(
-                instance, names, plans=ready, limits=limits, seed=solving.seed, on_progress=listener
-            )
-        comparison = replace(comparison, rows=comparison.rows + refused)
-        blocks.append((instance, comparison))
+    for path, name in zip(inputs, names_of(inputs), strict=True):
+        try:
+            block = _block(path, name, names, documents, shape, solving, limits, say)
+        except KeyboardInterrupt:
+            if not blocks:
+                raise
+            break
+        blocks.append(block)
         if not output.json:
-            say.show(comparison_table(comparison))
-            _notes(comparison, say)
+            say.show(comparison_table(block[1], everything=say.verbose))
+            _notes(block[1], say)
+        if block[1].interrupted:
+            break
+    left_out = [f"interrupted: {path} was not compared" for path in inputs[len(blocks) :]]
+    for note in left_out:
+        say.note(note)
     if output.json:
         say.document({"schema": "moeopt/comparison/1", "blocks": [_document(*block) for block in blocks]})
     if output.output is not None:
-        _report(output, blocks, solving.seed)
+        _report(output, blocks, solving.seed, left_out)
         say.note(f"report: {output.output}")
     return _code([comparison for _, comparison in blocks], list(documents), gate.fail_if_worse, say)
 
 
+def _check_output(output: Output) -> None:
+    """What is wrong with the file of the report is said before the work."""
+    if output.output is None:
+        return
+    from moeopt.cli.target import check_target, refuse_stdout
+    from moeopt.report import FORMATS
+
+    refuse_stdout(output.output, "Use --json, or give a file such as report.html")
+    check_target(output.output, tuple(FORMATS), output.force, what="a report", advice="moeopt place writes plans")
+
+
+def _block(
+    path: str,
+    name: str,
+    methods: list[str],
+    documents: dict[str, ResultDocument],
+    shape: Shape,
+    solving: Solving,
+    limits: Limits,
+    say: Say,
+) -> tuple[PlacementInstance, Comparison]:
+    """One input, and the methods and plans compared on it."""
+    from moeopt.cli.inputs import read_instance
+    from moeopt.cli.solving import guarded_output
+    from moeopt.placement import PROBLEM
+
+    instance = read_instance(path, shape, say, name)
+    ready, refused = _fit_plans(documents, instance)
+    with say.progress(instance.name) as listener, guarded_output(methods):
+        comparison = PROBLEM.compare(
+            instance, methods, plans=ready, limits=limits, seed=solving.seed, on_progress=listener
+        )
+    return instance, replace(comparison, rows=comparison.rows + refused)
+
+
 def _read_plans(given: list[str], taken: list[str]) -> dict[str, ResultDocument]:
-    """Plan documents by the name their row gets: the file's, whole where that is a method's or another's."""
+    """Plan documents by the name their row gets: the file's, as it was typed where two are alike."""
     from moeopt.documents import read_bytes, read_json
     from moeopt.placement.load_plan import read_result
 
+    paths = [part for item in given for part in item.split(",") if part]
+    twice = [path for path in dict.fromkeys(paths) if paths.count(path) > 1]
+    if twice:
+        raise InstanceError([Violation("--plans", "", path, "is given twice", "Leave one out") for path in twice])
+    names = [Path(path).name for path in paths]
     found: dict[str, ResultDocument] = {}
-    for path in (part for item in given for part in item.split(",") if part):
-        name = Path(path).stem
-        if name in taken or name in found:
-            name = path
-        if name in found:
-            raise InstanceError([Violation("--plans", "", path, "is given twice", "Leave one out")])
-        found[name] = read_result(read_json(read_bytes(path), path), path)
+    for path, name in zip(paths, names, strict=True):
+        label = path if names.count(name) > 1 or name in taken else name
+        found[label] = read_result(read_json(read_bytes(path), path), path)
     return found
 
 
@@ -118,6 +154,8 @@ def _fit_plans(
 
 
 def _notes(comparison: Comparison, say: Say) -> None:
+    for note in comparison.notes:
+        say.note(note)
     for row in comparison.rows:
         for note in row.result.notes if row.result is not None else ():
             say.note(f"{row.method}: {note}")
@@ -139,19 +177,21 @@ def _document(instance: PlacementInstance, comparison: Comparison) -> dict[str, 
         rows.append(known)
     return {
         "instance": {"name": instance.name, "sha256": instance.sha256},
+        "interrupted": comparison.interrupted,
+        "not_run": list(comparison.not_run),
         "best": comparison.best,
         "lower_bound": comparison.lower_bound,
         "rows": rows,
     }
 
 
-def _report(output: Output, blocks: list[tuple[PlacementInstance, Comparison]], seed: int) -> None:
+def _report(output: Output, blocks: list[tuple[PlacementInstance, Comparison]], seed: int, notes: list[str]) -> None:
     import shlex
 
     from moeopt.report import Block, Header, write_report
 
     assert output.output is not None
-    header = Header(command=shlex.join(["moeopt", *COMMAND.get()]), seed=seed)
+    header = Header(command=shlex.join(["moeopt", *COMMAND.get()]), seed=seed, notes=tuple(notes))
     made = [Block(instance, comparison) for instance, comparison in blocks]
     write_report(Path(output.output), made, header, force=output.force)
 
@@ -167,6 +207,13 @@ def _code(comparisons: list[Comparison], plans: list[str], gate: bool, say: Say)
             codes.append(INFEASIBLE)
         elif gate and _worse(comparison, plans, say):
             codes.append(GATE)
+    if plans and not any(comparison.interrupted for comparison in comparisons):
+        judged = {row.method for comparison in comparisons for row in comparison.rows if row.result is not None}
+        failed = [name for name in plans if name not in judged]
+        if failed:
+            say.note(f"no plan for these loads: {', '.join(failed)}; the table has the reasons")
+        if len(failed) == len(plans) and INFEASIBLE not in codes:
+            codes.append(BAD_USAGE)
     return BAD_USAGE if BAD_USAGE in codes else max(codes)
 
 

@@ -16,6 +16,7 @@ EXAMPLE = """Example:
 moeopt export loads.csv --gpus 2 --slots 6 --layer 0 --format lp -o layer0.lp"""
 
 FORMATS = ("lp", "mps")
+ENDINGS = (".lp", ".mps")
 
 
 @verb
@@ -23,24 +24,36 @@ def export(
     say: Say,
     input: Annotated[str, typer.Argument(metavar="INSTANCE", help="An instance document, or loads and a shape.")],
     shape: Shape,
-    form: Annotated[str, typer.Option("--format", help="lp or mps.")] = "lp",
+    form: Annotated[
+        str | None, typer.Option("--format", help="lp or mps; the ending of -o says it too, else lp.")
+    ] = None,
     layer: Annotated[int | None, typer.Option("--layer", help="Layer id; may be left out where there is one.")] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write; standard output without.")
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write; standard output without, or with -."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> int:
     """Write the exact model of one layer, in the names of models/placement.md, as an LP or MPS file."""
     from moeopt.backends import write_lp, write_mps
     from moeopt.cli.inputs import read_instance
+    from moeopt.cli.target import STDOUT, check_target
     from moeopt.placement.exact import build
 
-    if form not in FORMATS:
+    output = None if output == STDOUT else output
+    if output is not None:
+        check_target(output, ENDINGS, force, what="a model")
+    ending = "lp" if output is None else output.rpartition(".")[2].lower()
+    if form is not None and form not in FORMATS:
         fix = f"Use {' or '.join(FORMATS)}"
         raise InstanceError([Violation("--format", "", form, "is not a form models are written in", fix)])
+    if form is not None and output is not None and form != ending:
+        fix = f"Leave out --format, or name the file .{form}"
+        raise InstanceError([Violation("--format", "", form, f"contradicts the ending of {output}", fix)])
+    form = form or ending
     instance = read_instance(input, shape, say)
     if layer is None and instance.num_layers > 1:
-        rule = f"is needed, {input} has {instance.num_layers} layers and a model is of one"
+        rule = f"is needed, {input} has {instance.num_layers:,} layers and a model is of one"
         raise InstanceError([Violation("--layer", "", "missing", rule, f"Give --layer {instance.layers[0]}")])
     wanted = instance.layers[0] if layer is None else layer
     if wanted not in instance.layers:

@@ -38,12 +38,16 @@ def generate(
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> int:
     """Draw loads from a named distribution; equal arguments give equal files."""
+    from moeopt.cli.target import STDOUT, check_target
     from moeopt.workload import generate as draw
     from moeopt.workload import write_loads
+    from moeopt.workload.readers import ENDINGS
 
+    if output != STDOUT:
+        check_target(output, ENDINGS, force, what="loads")
     sizes = _sizes(shape, {"layers": layers, "experts": experts, "top_k": top_k})
     table = draw(kind, **sizes, tokens=tokens, seed=seed, alpha=alpha, sigma=sigma, noise=noise)
-    if output == "-":
+    if output == STDOUT:
         for row in table.loads.tolist():
             say.line(",".join(map(str, row)))
         return DONE

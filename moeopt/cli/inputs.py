@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,28 @@ if TYPE_CHECKING:
     from moeopt.workload import LoadTable
 
 INSTANCE, PLAN = "moeopt/placement-instance/", "moeopt/placement-result/"
+
+
+def name_of(path: str) -> str:
+    """What an instance made of a file of loads is called.
+
+    >>> name_of("a/loads.csv"), name_of("a/loads.npz:decode"), name_of("-")
+    ('loads', 'loads:decode', 'stdin')
+    """
+    keyed = re.fullmatch(r"(.+?\.npz):(.*)", path, re.IGNORECASE | re.DOTALL)
+    if keyed:
+        return f"{Path(keyed[1]).stem}:{keyed[2]}"
+    return "stdin" if path == "-" else Path(path).stem
+
+
+def names_of(paths: Sequence[str]) -> list[str]:
+    """Names of several inputs: those that would be alike are called as they were typed.
+
+    >>> names_of(["a/loads.csv", "b/loads.csv", "c.csv"])
+    ['a/loads.csv', 'b/loads.csv', 'c']
+    """
+    short = [name_of(path) for path in paths]
+    return [name if short.count(name) == 1 else path for name, path in zip(short, paths, strict=True)]
 
 
 def read_any(path: str) -> tuple[str, Any]:
@@ -36,14 +60,14 @@ def read_any(path: str) -> tuple[str, Any]:
     return "loads", _piped_loads(data) if path == "-" else read_loads(path)
 
 
-def read_instance(path: str, shape: Shape, say: Say) -> PlacementInstance:
+def read_instance(path: str, shape: Shape, say: Say, name: str | None = None) -> PlacementInstance:
     """An instance document, or loads and the options that make an instance of them."""
     what, found = read_any(path)
     if what == "plan":
         rule = "is a plan, not loads or an instance"
         raise InstanceError([Violation("input", "", path, rule, "Use moeopt verify, or compare --plans")])
     if what == "loads":
-        return from_loads(found, path, shape, say)
+        return from_loads(found, path, shape, say, name)
     if shape.given():
         rule = "is an instance document, which has its own shape"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads alone"
@@ -52,7 +76,7 @@ def read_instance(path: str, shape: Shape, say: Say) -> PlacementInstance:
     return instance
 
 
-def from_loads(table: LoadTable, path: str, shape: Shape, say: Say) -> PlacementInstance:
+def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | None = None) -> PlacementInstance:
     """Loads and options into an instance; every violation at once, under the option's or the field's name."""
     from moeopt.placement import PlacementInstance
 
@@ -67,7 +91,7 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say) -> Placement
         rows = [layers.index(layer) for layer in wanted]
         loads, layers = loads[rows], wanted
     steps = shape.steps if shape.steps is not None else table.steps
-    arguments.setdefault("name", "stdin" if path == "-" else Path(path).stem)
+    arguments.setdefault("name", name or name_of(path))
     try:
         return PlacementInstance(
             loads, layers=layers, names=table.names, steps=1 if steps is None else steps, **arguments

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.options import Json, Shape
-from moeopt.cli.say import Say
+from moeopt.cli.say import Say, count, few
 from moeopt.cli.verb import DONE, verb
 
 if TYPE_CHECKING:
@@ -157,19 +157,20 @@ def _show(facts: dict[str, Any], say: Say) -> None:
     lines = [f"{facts['file']}: {facts['what']}"]
     if facts["what"] == "plan":
         if "layers" in facts:
-            lines.append(f"  shape      {facts['layers']} layers, {facts['experts']} experts, "
-                         f"{facts['slots']} slots, {facts['gpus']} GPUs")  # fmt: skip
+            lines.append(f"  shape      {count(facts['layers'], 'layer')}, {count(facts['experts'], 'expert')}, "
+                         f"{count(facts['slots'], 'slot')}, {count(facts['gpus'], 'GPU')}")  # fmt: skip
             lines.append(f"  imbalance  mean {facts['imbalance_mean']:.4f}")
         lines.append(f"  method     {facts['method']}, {facts['status']}, stopped by {facts['stop']}")
         lines.append(f"  gap        {percent(facts['gap'])}, worst layer {percent(facts['gap_worst_layer'])}")
-        lines.append(f"  structure  {'ok' if not facts['faults'] else '; '.join(facts['faults'])}")
+        lines.append(f"  structure  {'ok' if not facts['faults'] else '; '.join(few(facts['faults'], say.verbose))}")
     else:
         ids, cells = facts["layer_ids"], facts["layers"] * facts["experts"]
-        steps = "" if facts["steps"] is None else f", {facts['steps']} steps"
-        lines.append(f"  shape      {facts['layers']} layers, {facts['experts']} experts{steps}; "
+        steps = "" if facts["steps"] is None else f", {count(facts['steps'], 'step')}"
+        lines.append(f"  shape      {count(facts['layers'], 'layer')}, {count(facts['experts'], 'expert')}{steps}; "
                      f"layer ids {_ranges(ids)}")  # fmt: skip
         lines.append(
-            f"  tokens     {tokens(facts['tokens'])} selections in all, {facts['zero_cells']} of {cells} cells are 0"
+            f"  tokens     {tokens(facts['tokens'])} selections in all, "
+            f"{facts['zero_cells']:,} of {count(cells, 'cell')} {'is' if facts['zero_cells'] == 1 else 'are'} 0"
         )
     lines.extend(f"  note       {note}" for note in facts["notes"])
     say.show("\n".join(lines))
@@ -178,7 +179,7 @@ def _show(facts: dict[str, Any], say: Say) -> None:
     if "now_mean" in facts:
         now = f"{facts['now_mean']:.4f}" if facts["now_mean"] is not None else f"unknown ({facts['why_not_now']})"
         say.show(
-            f"  {facts['gpus']} GPUs, {facts['slots']} slots: imbalance with experts in order {now}; "
+            f"  {count(facts['gpus'], 'GPU')}, {count(facts['slots'], 'slot')}: imbalance with experts in order {now}; "
             f"no plan gets below {facts['best_possible_mean']:.4f} (means over layers)"
         )
     for conflict in facts.get("conflicts", ()):
@@ -201,7 +202,11 @@ def _layer_table(facts: dict[str, Any], everything: bool) -> Any:
         made.add_row(str(row["layer"]), hot, *cells)
     rest = len(facts["hottest"]) - len(shown)
     if rest:
-        made.add_row("...", f"{rest} more layers, -v shows them", *([""] * (2 if reach else 0)))
+        made.add_row(
+            "...",
+            f"{count(rest, 'more layer')}, -v shows {'it' if rest == 1 else 'them'}",
+            *([""] * (2 if reach else 0)),
+        )
     return made
 
 

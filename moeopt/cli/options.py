@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from moeopt.cli import units
-from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.errors import Violations
 from moeopt.limits import Limits
 
 SHAPE, RULES, SOLVING, OUTPUT = "Shape", "Rules of the placement", "Solving", "Output"
@@ -144,10 +143,19 @@ class Solving:
     ] = None
     gap: Annotated[
         float | None,
-        typer.Option("--gap", help="Stop a layer at this proven gap (0.001 is 0.1 %).", rich_help_panel=SOLVING),
+        typer.Option(
+            "--gap",
+            help="Stop a layer at this proven gap: 0.001 is 0.1 %, the default of auto and search; exact has 0.",
+            rich_help_panel=SOLVING,
+        ),
     ] = None
     iterations: Annotated[
-        int | None, typer.Option("--iterations", help="Rounds of the search per layer.", rich_help_panel=SOLVING)
+        int | None,
+        typer.Option(
+            "--iterations",
+            help="Rounds of the search per layer (2000, or 3 million slots looked at if that is sooner).",
+            rich_help_panel=SOLVING,
+        ),
     ] = None
     nodes_limit: Annotated[
         int | None, typer.Option("--nodes-limit", help="Branch-and-bound nodes per MILP.", rich_help_panel=SOLVING)
@@ -172,18 +180,17 @@ class Output:
     ] = False
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the answer to a file.", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the answer to a file; - is standard output where that can be.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.", rich_help_panel=OUTPUT)] = (
         False
     )
-
-    def refuse_taken(self) -> None:
-        """Say before the work, not after it, that the file is there already."""
-        if self.output is not None and not self.force and Path(self.output).exists():
-            rule = "exists and is never overwritten unasked"
-            fix = "Choose another name or give --force"
-            raise InstanceError([Violation("output", "", self.output, rule, fix)])
 
 
 @dataclass(frozen=True)

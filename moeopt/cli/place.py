@@ -36,19 +36,24 @@ def place(
 ) -> int:
     """Place the experts of every layer so that the busiest GPU has as little to do as possible.
 
-    Ctrl-C ends the search and keeps the best plan so far.
+    Ctrl-C ends the search and keeps the best plan so far. auto and search stop a layer at a proven gap of 0.1 % (--gap)
+    or after 2000 rounds or 3 million slots looked at (--iterations), whichever comes first.
     """
     from moeopt.cli.inputs import read_instance
     from moeopt.cli.solving import solve, worse_than_eplb
+    from moeopt.cli.target import STDOUT, check_target
     from moeopt.documents import write_file
 
     solving.limits()  # a slip in an option is said before any work
-    output.refuse_taken()
+    to_stdout = output.json or output.output == STDOUT
+    to_file = output.output if output.output != STDOUT else None
+    if to_file is not None:
+        check_target(to_file, (".json",), output.force, what="a plan", advice="moeopt compare writes reports")
     instance = read_instance(input, shape, say)
     result = solve(instance, method, solving, say)
-    if output.output is not None:
-        write_file(output.output, result.to_json() + "\n", force=output.force)
-    if output.json:
+    if to_file is not None:
+        write_file(to_file, result.to_json() + "\n", force=output.force)
+    if to_stdout:
         say.document(result.to_dict())
     elif result.solution is not None:
         _show(result, say)
@@ -56,14 +61,17 @@ def place(
         say.note(note)
     if result.stop == "INTERRUPTED":
         say.note("interrupted: this is the best plan so far")
-    if output.output is not None:
-        say.note(f"plan: {output.output}")
+    if to_file is not None:
+        say.note(f"plan: {to_file}")
+    elif not to_stdout and result.solution is not None:
+        say.note("the plan was not kept: -o plan.json writes it to a file, --json prints it")
+    who = instance.name or ("the instance" if input == "-" else input)
     for conflict in result.conflicts:
-        complain(f"{instance.name}: infeasible: {conflict['message']}")
+        complain(f"{who}: infeasible: {conflict['message']}")
     if result.status == "INFEASIBLE":
         return INFEASIBLE
     if result.status == "UNKNOWN":
-        complain(f"{instance.name}: the {result.stop} limit was hit before there was a plan")
+        complain(f"{who}: the {result.stop} limit was hit before there was a plan")
         return NO_PLAN
     return GATE if gate.fail_if_worse and worse_than_eplb(instance, result, say) else DONE
 
@@ -98,9 +106,13 @@ def _show(result: Result, say: Say) -> None:
             f"mean {found['imbalance_mean']:.4f}, worst {found['imbalance_worst']:.4f} (layer {found['worst_layer']})",
         ),
         ("lower bound", f"{tokens(result.lower_bound)} {result.unit}, {result.bound_kind}"),
-        ("gap", f"mean {percent(found['gap_mean'])}, worst {percent(found['gap_worst'])}"),
+        (
+            "gap",
+            f"of the sum {percent(result.gap)}; of layers: mean {percent(found['gap_mean'])}, "
+            f"worst {percent(found['gap_worst'])}",
+        ),
         ("status", f"{result.status}, stopped by {result.stop}"),
-        ("layers", f"{len(layers)}: {proved} proved optimal, {near} within 0.1 % of the bound"),
+        ("layers", f"{len(layers):,}: {proved} proved optimal, {near} within 0.1 % of the bound"),
         ("time", f"{duration(result.runtime_s)}"),
     )
     say.show("\n".join(f"{name:<12} {text}" for name, text in lines))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from moeopt.errors import SHOWN
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -85,6 +87,27 @@ class Say:
         with Progress(*columns, console=_console(sys.stderr), transient=True) as bar:
             task = bar.add_task(what, total=None)
             yield lambda step: bar.update(task, completed=step.done, total=step.total)
+
+
+def count(number: int, noun: str) -> str:
+    """A number and its noun.
+
+    >>> count(1, "layer"), count(1234, "slot")
+    ('1 layer', '1,234 slots')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def few(lines: Sequence[str], everything: bool) -> list[str]:
+    """Each line once, and the first `SHOWN` of them unless `everything` is wanted.
+
+    >>> few(["a", "b", "a"], False), len(few([str(number) for number in range(3000)], False))
+    (['a', 'b'], 21)
+    """
+    found = list(dict.fromkeys(lines))
+    if everything or len(found) <= SHOWN:
+        return found
+    return [*found[:SHOWN], f"... and {len(found) - SHOWN:,} more, -v shows them"]
 
 
 def complain(text: str) -> None:

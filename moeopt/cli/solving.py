@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,12 +32,38 @@ def find_plugins(methods: list[str]) -> None:
         sys.path.insert(0, here)
 
 
+@contextmanager
+def guarded_output(methods: Sequence[str]) -> Iterator[None]:
+    """Send to standard error what plug-ins print, by Python or below it: standard output is for the answer."""
+    if not any(":" in name for name in methods):
+        yield
+        return
+    sys.stdout.flush()
+    with redirect_stdout(sys.stderr), _descriptor_to_stderr():
+        yield
+
+
+@contextmanager
+def _descriptor_to_stderr() -> Iterator[None]:
+    try:
+        kept = os.dup(1)
+    except OSError:  # standard output is closed
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) -> Result:
     """One method on one instance, with a progress bar."""
     from moeopt.placement import PROBLEM
 
     find_plugins([method])
-    with say.progress(f"{instance.name}: {method}") as listener:
+    with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]):
         try:
             return PROBLEM.solve(
                 instance, method=method, limits=solving.limits(), seed=solving.seed, on_progress=listener

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.spoken import spoken
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -78,18 +80,18 @@ def floors_of(comparison: Comparison) -> list[float] | None:
     return [max(column) for column in zip(*rows, strict=True)] if rows else None
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """A row a method, and what no plan can beat."""
+def comparison_table(comparison: Comparison, *, everything: bool = False) -> Table:
+    """A row a method, and what no plan can beat; long reasons are cut unless `everything` is wanted."""
     name = comparison.instance.get("name") or "instance"
     made = table(
         str(name),
         "method",
         "objective",
-        "imbalance",
-        "worst layer",
+        "imbalance mean",
+        "imbalance worst",
         "gap mean",
         "gap worst",
-        "replicas",
+        "replicas max",
         "time",
         "remark",
     )
@@ -99,7 +101,7 @@ def comparison_table(comparison: Comparison) -> Table:
     reference = None
     for row in comparison.rows:
         best = row.method == comparison.best
-        made.add_row(*_cells(row, floors, best), style="bold green" if best else None)
+        made.add_row(*_cells(row, floors, best, everything), style="bold green" if best else None)
         if row.result is not None and row.result.solution is not None:
             reference = row.result.solution["layers"]
     if floors is not None and reference is not None:
@@ -114,13 +116,16 @@ def comparison_table(comparison: Comparison) -> Table:
     return made
 
 
-def _cells(row: Row, floors: list[float] | None, best: bool) -> list[str]:
+def _cells(row: Row, floors: list[float] | None, best: bool, everything: bool) -> list[str]:
+    from moeopt.report.words import short
+
     result = row.result
     if result is None or result.solution is None:
         reason = row.reason
         if result is not None:
             reason = "; ".join([str(result.status), *(str(conflict["message"]) for conflict in result.conflicts)])
-        return [row.method, *["-"] * 7, reason.replace("\n", " ")]
+        reason = spoken(" ".join(reason.split()))
+        return [row.method, *["-"] * 7, reason if everything else short(reason)]
     found = figures(result, floors)
     return [
         row.method,
@@ -131,7 +136,7 @@ def _cells(row: Row, floors: list[float] | None, best: bool) -> list[str]:
         percent(found["gap_worst"]),
         str(found["replicas_max"]),
         duration(found["runtime_s"]),
-        row.remark or ("best" if best else ""),
+        ", ".join(part for part in ("best" if best else "", row.said) if part),
     ]
 
 

@@ -10,10 +10,12 @@ from contextvars import ContextVar
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_type_hints
 
-from moeopt.cli.say import Common, Say, complain
+from moeopt.cli import INTERRUPTED
+from moeopt.cli.say import Common, Say, complain, few
+from moeopt.cli.spoken import spoken, spoken_violation
 from moeopt.errors import InstanceError, MoeoptError, PlanError
 
-DONE, OUR_FAULT, BAD_USAGE, INFEASIBLE, NO_PLAN, GATE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+DONE, OUR_FAULT, BAD_USAGE, INFEASIBLE, NO_PLAN, GATE = 0, 1, 2, 3, 4, 5
 
 COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 """The words of the command line being run, for the headers of reports."""
@@ -72,7 +74,7 @@ def _guarded(work: Callable[[], int], common: Common) -> int:
     try:
         return work()
     except KeyboardInterrupt:
-        complain("interrupted before there was a plan")
+        complain("interrupted")
         return INTERRUPTED
     except Exception as error:
         if common.debug:
@@ -88,9 +90,9 @@ def _guarded(work: Callable[[], int], common: Common) -> int:
 
 
 def _lines(error: MoeoptError, everything: bool) -> list[str]:
-    if everything and isinstance(error, InstanceError):
+    if isinstance(error, InstanceError):
         prefix = f"{error.source}: " if error.source else ""
-        return [f"{prefix}{violation}" for violation in error.violations]
+        return few([f"{prefix}{spoken_violation(violation)}" for violation in error.violations], everything)
     if isinstance(error, PlanError):
-        return list(error.faults)
-    return str(error).splitlines()
+        return few(error.faults, everything)
+    return spoken(str(error)).splitlines()

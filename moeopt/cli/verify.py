@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.options import Json
-from moeopt.cli.say import Say
+from moeopt.cli.say import Say, few
 from moeopt.cli.verb import DONE, GATE, verb
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ EXAMPLE = """Example:
 moeopt verify plan.json loads.csv
 
 moeopt verify plan.json --experts 64 --slots 80 --gpus 16"""
+
+DIGEST = "instance.sha256 says"
+"""How the fault begins that names other loads or other rules than the plan's."""
 
 
 @verb
@@ -49,11 +52,13 @@ def verify(
     else:
         table, layers = _table(loads, say)
         faults += document_faults(document, table, layers)
+    faults = list(dict.fromkeys(faults))
+    faults.sort(key=lambda fault: not fault.startswith(DIGEST))  # other loads explain all that follows
     checked = "structure" if loads is None else "structure, numbers and bounds"
     if json.json:
         say.document({"ok": not faults, "checked": checked, "faults": faults})
     else:
-        for fault in faults:
+        for fault in few(faults, say.verbose):
             say.line(fault)
         if not faults and not say.quiet:
             say.line(f"{plan}: ok ({checked})")

@@ -24,6 +24,7 @@ def render_json(blocks: Sequence[Block], header: Header) -> str:
         "seed": header.seed,
         "versions": all_versions(summaries, header),
         "created": header.created,
+        "notes": list(header.notes),
         "near_gap": NEAR_GAP,
         "blocks": [_block(summary) for summary in summaries],
     }

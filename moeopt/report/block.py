@@ -50,9 +50,12 @@ class Header:
         Packages that had a hand in it; by default moeopt, Python and numpy.
     created
         A time stamp, where one is wanted: without it equal inputs give equal bytes, measured times apart.
+    notes
+        What happened to the report as a whole, such as inputs that were not looked at.
     """
 
     command: str = ""
     seed: int = 0
     versions: Mapping[str, str] = field(default_factory=lambda: current_versions("numpy"))
     created: str | None = None
+    notes: tuple[str, ...] = ()

@@ -32,4 +32,5 @@ def header_facts(summaries: Sequence[Summary], header: Header) -> list[tuple[str
     found = [("Seed", str(header.seed)), ("Versions", versions)]
     if header.command:
         found.insert(0, ("Command", header.command))
+    found += [("Note", note) for note in header.notes]
     return [*found, ("Created", header.created)] if header.created is not None else found

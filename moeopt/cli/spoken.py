@@ -1,0 +1,39 @@
+"""Hints of the library in the words of the command line: beside a field's name, the option that sets it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from moeopt.errors import Violation
+
+OPTIONS = {
+    r"\buneven_slots\b": "--uneven-slots",
+    r"\bgroup_rule (?:auto|hierarchical)\b": "--group-rule",
+    r"\bdistinct ?= ?[Ff]alse\b": "--allow-doubles",
+    r"\bfill ?= ?'?(?:all|at_most)'?": "--fill",
+}
+"""What the library says, and the option that says the same."""
+
+
+def spoken(text: str) -> str:
+    """A hint with the options named.
+
+    >>> spoken("Use 8; or set uneven_slots")
+    'Use 8; or set uneven_slots (--uneven-slots)'
+    >>> spoken("Use 2 nodes, or group_rule auto for a global placement")
+    'Use 2 nodes, or group_rule auto (--group-rule auto) for a global placement'
+    """
+    for pattern, option in OPTIONS.items():
+        text = re.sub(pattern, lambda match: f"{match[0]} ({_written(option, match[0])})", text)  # noqa: B023
+    return text
+
+
+def spoken_violation(violation: Violation) -> Violation:
+    """The same for what is wrong with a field; names of files are left alone."""
+    return replace(violation, rule=spoken(violation.rule), fix=spoken(violation.fix))
+
+
+def _written(option: str, said: str) -> str:
+    word = re.split(r"[ =]+", said)[-1].strip("'")
+    return f"{option} {word}" if option in ("--group-rule", "--fill") else option

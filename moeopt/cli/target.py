@@ -1,0 +1,49 @@
+"""The file an answer goes to, looked at before the work: its ending, its folder, and whether it is taken."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from moeopt.errors import InstanceError, Violation
+
+STDOUT = "-"
+
+
+def check_target(path: str, endings: Sequence[str], force: bool, *, what: str, advice: str = "") -> None:
+    """Refuse a file that could not be written later; `what` it is to hold, as "a plan", stands in the message.
+
+    Raises
+    ------
+    InstanceError
+        Another ending, a folder that is missing or not writable, or a file that is there and `force` not set.
+    """
+    target = Path(path)
+    found = []
+    if target.suffix.lower() not in endings:
+        known = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
+        fix = f"Give it the ending {known}" + (f"; {advice}" if advice else "")
+        rule = f"ends in {target.suffix}" if target.suffix else "has no ending"
+        found.append(Violation("output", "", path or "''", f"{rule}, {what} in {known}", fix))
+    elif target.is_dir():
+        found.append(Violation("output", "", path, "is a folder", f"Give a file in it, such as {target / 'name'}"))
+    elif target.exists() and not force:
+        rule = "exists and is never overwritten unasked"
+        found.append(Violation("output", "", path, rule, "Choose another name or give --force"))
+    folder = target.parent
+    if not folder.is_dir():
+        rule = f"cannot be written (there is no folder {folder})"
+        found.append(Violation("output", "", path, rule, f"Make it first: mkdir -p {folder}"))
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        rule = f"cannot be written (the folder {folder} is not writable)"
+        found.append(Violation("output", "", path, rule, "Give a writable folder"))
+    if found:
+        raise InstanceError(found)
+
+
+def refuse_stdout(path: str, fix: str) -> None:
+    """Refuse ``-`` where the ending of a file chooses what is written."""
+    if path == STDOUT:
+        rule = "cannot be standard output: the ending of a file chooses the format"
+        raise InstanceError([Violation("output", "", path, rule, fix)])
