@@ -150,3 +150,116 @@ def test_version_and_help_without_numpy(process):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for heavy in ("numpy", "scipy", "matplotlib", "pulp", "numba"):
         assert f"'{heavy}'" not in done.stdout
+
+
+# --- interrupts -------------------------------------------------------------------------------------------------------
+
+posix = pytest.mark.skipif(os.name != "posix", reason="signals are sent as POSIX has them")
+
+
+@posix
+def test_sigterm_keeps_the_best_plan_so_far_too(tmp_path: Path):
+    file = tmp_path / "plan.json"
+    with start("place", LOADS, "--gpus", 32, "--slots", 96, "--method", "search", "-o", file) as child:
+        time.sleep(4)
+        child.send_signal(signal.SIGTERM)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert "note: interrupted: this is the best plan so far" in err
+    assert '"stop": "INTERRUPTED"' in file.read_text()
+
+
+@posix
+def test_ctrl_c_ends_a_comparison_after_the_method_being_run(tmp_path: Path):
+    """Finished rows were lost, and an unfinished one looked like a finished one."""
+    report = tmp_path / "report.md"
+    methods = "contiguous,search,lpt,snake"
+    with start("compare", LOADS, LOADS, "--gpus", 32, "--slots", 96, "--methods", methods, "-o", report) as child:
+        time.sleep(4)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert next(line for line in out.splitlines() if line.startswith(" search")).endswith("best, interrupted")
+    assert "note: interrupted: lpt, snake were not run" in err
+    assert f"note: interrupted: {LOADS} was not compared" in err
+    text = report.read_text()
+    assert "- interrupted: lpt, snake were not run." in text and "was not compared" in text
+    assert "lpt: not run: the comparison was interrupted" in text
+
+
+@posix
+@pytest.mark.parametrize("pause", [0.0, 0.02, 0.3])
+def test_a_second_ctrl_c_claims_nothing(pause: float):
+    """It said that there was no plan, which nobody knew."""
+    with start("place", LOADS, "--gpus", 32, "--slots", 96, "--method", "search") as child:
+        time.sleep(3)
+        child.send_signal(signal.SIGINT)
+        time.sleep(pause)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+    assert "Traceback" not in err and "before" not in err
+    assert (child.returncode, "error: interrupted\n" in err) in [(0, False), (130, True)]
+
+
+SLOW_IMPORT = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == NAME:
+            os.kill(os.getpid(), SIGNAL)
+        return None
+sys.meta_path.insert(0, Finder())
+sys.argv = ["moeopt", "inspect", FILE]
+from moeopt.cli import main
+sys.exit(main())
+"""
+
+
+@posix
+@pytest.mark.parametrize("name", ["typer", "moeopt.cli.place", "numpy", "moeopt.workload"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_packages_are_loaded_is_no_traceback(tiny: Path, name: str, number: int):
+    code = f"NAME, SIGNAL, FILE = {name!r}, {int(number)}, {str(tiny)!r}\n{SLOW_IMPORT}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
+
+
+def test_the_handler_of_sigterm_is_put_back(moeopt):
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    moeopt("info", "versions")
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+# --- policies of others -----------------------------------------------------------------------------------------------
+
+
+def test_what_a_policy_prints_does_not_reach_standard_output(process: Callable[..., Run], tmp_path: Path):
+    (tmp_path / "loud.py").write_text(
+        "import os\nprint('while imported')\n"
+        "def loud(instance, limits, seed):\n"
+        "    print('by python')\n    os.system('echo by a child')\n    return [[0, 1, 2, 3]]\n"
+        "def leaves(instance, limits, seed):\n    raise SystemExit(0)\n"
+    )
+    (tmp_path / "loads.csv").write_text("8,4,2,2\n")
+    shape = ("loads.csv", "--gpus", 2, "--slots", 4, "--json")
+    for run in (
+        process("place", *shape, "--method", "loud:loud", cwd=tmp_path),
+        process("compare", *shape, "--methods", "eplb,loud:loud", cwd=tmp_path),
+    ):
+        assert run.code == 0 and run.document
+        for said in ("while imported", "by python", "by a child"):
+            assert said in run.err
+    gone = process("place", *shape, "--method", "loud:leaves", cwd=tmp_path)
+    assert (gone.code, gone.out) == (2, "")
+    assert "error: method loud:leaves failed: RuntimeError: it raised SystemExit(0)\n" in gone.err
+
+
+def test_a_policy_that_takes_too_long_is_told(process: Callable[..., Run], tmp_path: Path):
+    (tmp_path / "slow.py").write_text(
+        "import time\ndef slow(instance, limits, seed):\n    time.sleep(0.4)\n    return [[0, 1, 2, 3]]\n"
+    )
+    (tmp_path / "loads.csv").write_text("8,4,2,2\n")
+    words = ("--gpus", 2, "--slots", 4, "--time-limit", "100ms")
+    run = process("compare", "loads.csv", *words, "--methods", "slow:slow", cwd=tmp_path)
+    assert run.code == 0 and "stopped by TIME" in run.out
+    assert "note: slow:slow: the policy took 0.4 s of 0.1 s allowed" in run.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from conftest import LOADS
 
@@ -274,3 +275,241 @@ def test_warmup_says_what_it_did(moeopt, monkeypatch):
 
 def test_the_shipped_loads_are_read_by_inspect(moeopt):
     assert "26 layers, 64 experts" in moeopt("inspect", LOADS).out
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_arrays_of_one_file_are_told_apart(moeopt, tmp_path):
+    """Two blocks of one file bore one name."""
+    file = tmp_path / "loads.npz"
+    np.savez(file, a=np.array([[8, 4, 2, 2]]), b=np.array([[1, 2, 3, 4]]))
+    words = ("--gpus", 2, "--slots", 4)
+    blocks = moeopt("compare", f"{file}:a", f"{file}:b", *words, "--methods", "lpt", "--json").document["blocks"]
+    assert [block["instance"]["name"] for block in blocks] == ["loads:a", "loads:b"]
+    placed = moeopt("place", f"{file}:b", *words, "--method", "lpt", "--json").document
+    assert placed["instance"]["name"] == "loads:b"
+
+
+def test_files_of_one_name_in_two_folders_are_told_apart(moeopt, tmp_path):
+    files = [tmp_path / folder / "loads.csv" for folder in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text("8,4,2,2\n")
+    words = ("--gpus", 2, "--slots", 4, "--methods", "lpt", "--json")
+    blocks = moeopt("compare", *files, *words).document["blocks"]
+    assert [block["instance"]["name"] for block in blocks] == [str(file) for file in files]
+
+
+def test_plans_are_called_as_their_files(moeopt, tiny, plan, tmp_path):
+    other = tmp_path / "b" / "plan.json"
+    other.parent.mkdir()
+    other.write_bytes(plan.read_bytes())
+    words = ("compare", tiny, *SHAPE, "--methods", "lpt", "--json", "--plans")
+    rows = moeopt(*words, f"{plan},{other}").document["blocks"][0]["rows"]
+    assert [row["method"] for row in rows] == ["lpt", str(plan), str(other)]
+    twice = moeopt(*words, f"{plan},{plan}")
+    assert twice.code == 2 and f"--plans = {plan}: is given twice" in twice.err
+
+
+def test_plans_that_all_fail_are_exit_2_and_some_a_note(moeopt, tiny, plan, tmp_path):
+    wide = tmp_path / "wide.json"
+    assert moeopt("place", tiny, "--gpus", 4, "--slots", 8, "--method", "lpt", "-o", wide).code == 0
+    words = ("compare", tiny, *SHAPE, "--methods", "lpt", "--plans")
+    alone = moeopt(*words, wide)
+    assert alone.code == 2 and "8 slots, the instance 6" in alone.out
+    assert "note: no plan for these loads: wide.json" in alone.err
+    both = moeopt(*words, f"{wide},{plan}")
+    assert both.code == 0 and "note: no plan for these loads: wide.json" in both.err
+
+
+def test_an_infeasible_instance_without_a_name_is_called_by_its_file(moeopt, tmp_path):
+    file = tmp_path / "tight.json"
+    instance = PlacementInstance([[8, 4, 2, 2]], gpus=1, expert_bytes=10, memory_bytes=20)
+    file.write_text(json.dumps(instance.to_dict() | {"name": ""}))
+    run = moeopt("place", file, "--method", "lpt")
+    assert run.code == 3 and f"error: {file}: infeasible: " in run.err
+    assert "error: the instance: infeasible: " in moeopt("place", "-", "--method", "lpt", stdin=file.read_text()).err
+
+
+# --- output files -----------------------------------------------------------------------------------------------------
+
+
+def _writing(tiny):
+    return {
+        "place": ("place", tiny, *SHAPE, "--method", "lpt"),
+        "compare": ("compare", tiny, *SHAPE, "--methods", "lpt"),
+        "export": ("export", tiny, "--gpus", 2, "--slots", 4, "--layer", 7),
+        "generate": ("generate", "zipf", "--experts", 8, "--top-k", 2, "--tokens", 100, "--layers", 2),
+    }
+
+
+ENDINGS = {"place": "json", "compare": "md", "export": "lp", "generate": "csv"}
+
+
+@pytest.mark.parametrize("verb", ENDINGS)
+def test_a_bad_output_file_is_refused_before_the_work(moeopt, tiny, tmp_path, monkeypatch, verb):
+    from moeopt import workload
+    from moeopt.placement import PROBLEM
+
+    def worked(*_, **__):
+        raise AssertionError("the work began")
+
+    for owner, name in ((PROBLEM, "solve"), (PROBLEM, "compare"), (workload, "generate")):
+        monkeypatch.setattr(owner, name, worked)
+    monkeypatch.setattr("moeopt.cli.inputs.read_instance", worked)
+    words, ending = _writing(tiny)[verb], ENDINGS[verb]
+    taken = tmp_path / f"taken.{ending}"
+    taken.write_text("mine")
+    (tmp_path / f"folder.{ending}").mkdir()
+    for name, said in (
+        (f"absent/x.{ending}", "there is no folder"),
+        (f"taken.{ending}/x.{ending}", "there is no folder"),
+        (f"taken.{ending}", "never overwritten unasked"),
+        (f"folder.{ending}", "is a folder"),
+        ("x.pdf", "ends in .pdf"),
+        ("x", "has no ending"),
+    ):
+        run = moeopt(*words, "-o", tmp_path / name)
+        assert (run.code, run.out) == (2, "") and said in run.err, name
+    monkeypatch.setattr("os.access", lambda *_: False)
+    run = moeopt(*words, "-o", tmp_path / f"x.{ending}")
+    assert run.code == 2 and "is not writable" in run.err
+    assert taken.read_text() == "mine"
+
+
+def test_a_dash_is_standard_output_or_refused(moeopt, tiny, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    words = _writing(tiny)
+    assert moeopt(*words["place"], "-o", "-").document["schema"] == "moeopt/placement-result/1"
+    assert moeopt(*words["place"], "-o", "-", "--json").document["method"] == "lpt"
+    assert moeopt(*words["export"], "-o", "-").out == moeopt(*words["export"]).out
+    assert moeopt(*words["generate"], "-o", "-").out == moeopt(*words["generate"]).out
+    run = moeopt(*words["compare"], "-o", "-")
+    assert (run.code, run.out) == (2, "") and "output = -: cannot be standard output" in run.err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["tiny.csv"]
+
+
+def test_place_writes_plans_and_compare_reports(moeopt, tiny, tmp_path):
+    run = moeopt(*_writing(tiny)["place"], "-o", tmp_path / "x.html")
+    assert run.code == 2 and "Give it the ending .json; moeopt compare writes reports" in run.err
+
+
+def test_the_ending_chooses_the_form_of_a_model(moeopt, tiny, tmp_path):
+    words = _writing(tiny)["export"]
+    for ending, sign in (("mps", "ROWS"), ("lp", "Minimize")):
+        assert moeopt(*words, "-o", tmp_path / f"m.{ending}").code == 0
+        assert sign in (tmp_path / f"m.{ending}").read_text()
+    run = moeopt(*words, "--format", "lp", "-o", tmp_path / "n.mps")
+    assert run.code == 2 and "contradicts the ending" in run.err and not (tmp_path / "n.mps").exists()
+
+
+def test_a_plan_that_is_not_kept_is_told_unless_quiet(moeopt, tiny, tmp_path):
+    words, hint = _writing(tiny)["place"], "the plan was not kept: -o plan.json"
+    assert hint in moeopt(*words).err
+    assert hint not in moeopt(*words, "-q").err + moeopt(*words, "--json").err
+    assert hint not in moeopt(*words, "-o", tmp_path / "kept.json").err
+
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [(), ("--group-rule", "auto"), ("--group-rule", "hierarchical")])
+@pytest.mark.parametrize("more", [(), ("--uneven-slots",), ("--allow-doubles",)])
+@pytest.mark.parametrize(
+    "shape",
+    [(12, 16, 4, 2, 2), (12, 16, 4, 2, 3), (12, 14, 4, 1, None), (4, 24, 4, 1, None), (12, 8, 4, 1, None),
+     (12, 16, 4, 2, 5), (12, 16, 4, 3, None), (12, 12, 4, 4, 2)],
+)  # fmt: skip
+def test_check_agrees_with_place(moeopt, tmp_path, shape, rule, more):
+    experts, slots, gpus, nodes, groups = shape
+    file = tmp_path / "loads.csv"
+    file.write_text(",".join("1" * experts) + "\n")
+    words = ["--slots", slots, "--gpus", gpus, "--nodes", nodes, *rule, *more]
+    words += [] if groups is None else ["--groups", groups]
+    checked = moeopt("check", "--experts", experts, *words, "--json")
+    placed = moeopt("place", file, *words, "--method", "search", "--iterations", 0, "--json")
+    assert checked.code == placed.code, checked.out + placed.err
+    for row in checked.document["feasible_slots"] if checked.code == 0 else ():
+        words[1] = row["slots"]
+        again = moeopt("place", file, *words, "--method", "search", "--iterations", 0, "--json")
+        assert again.code == 0, again.err
+
+
+def test_check_says_that_groups_are_ignored(moeopt):
+    words = ("check", "--experts", 12, "--slots", 16, "--gpus", 4, "--nodes", 2, "--groups", 3)
+    run = moeopt(*words)
+    assert run.code == 0 and "note: groups ignored (global placement)" in run.err
+    refused = moeopt(*words, "--group-rule", "hierarchical")
+    assert refused.code == 2 and "group_rule auto (--group-rule auto)" in refused.err
+
+
+def test_check_leads_with_too_few_slots(moeopt):
+    words = ("check", "--experts", 64, "--slots", 61, "--gpus", 4, "--groups", 7)
+    first = moeopt(*words).err.splitlines()[0]
+    assert first.startswith("error: slots = 61 in all: must hold each of 64 experts once. Use 64 (16 a GPU) or more")
+    assert moeopt(*words, "--json").document["redundant_experts"] is None
+
+
+@pytest.mark.parametrize(
+    ("memory", "code", "said"),
+    [
+        ("8GB", 0, "8.00 GB (7.45 GiB) a GPU holds 8 slots, 32 in all: this shape fits"),
+        ("3GB", 2, "3.00 GB (2.79 GiB) a GPU holds 3 slots, 12 in all: this shape does not fit"),
+        ("1GB", 3, "1.00 GB (0.93 GiB) a GPU holds 1 slot, 4 in all: this shape does not fit"),
+    ],
+)
+def test_check_says_how_many_slots_fit(moeopt, memory, code, said):
+    words = ("check", "--experts", 12, "--slots", 16, "--gpus", 4, "--expert-bytes", "1GB", "--gpu-mem", memory)
+    run = moeopt(*words)
+    assert run.code == code and said in run.out
+    assert ("infeasible: " in run.err) == (code == 3)
+    assert moeopt(*words, "--json").document["fits"] == (code == 0)
+
+
+def test_hints_name_options(moeopt, tiny):
+    run = moeopt("place", tiny, "--gpus", 4, "--slots", 6)
+    assert "set uneven_slots (--uneven-slots)" in run.err
+    run = moeopt("place", tiny, *SHAPE, "--method", "eplb_raw")
+    assert run.code == 2 and "(--allow-doubles)" in run.err
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def test_place_says_which_gap_is_which_and_one_layer_is_one(moeopt, tiny):
+    run = moeopt("place", tiny, *SHAPE, "--method", "lpt", "--layers", 3)
+    assert "gap          of the sum " in run.out and "; of layers: mean " in run.out
+    run = moeopt("inspect", tiny, *SHAPE, "--layers", 3)
+    assert "2 layers, 4 experts" in run.out
+    one = tiny.with_name("one.csv")
+    one.write_text("8,4,2,2\n")
+    assert "1 layer, 4 experts" in moeopt("inspect", one).out
+
+
+def test_the_help_says_where_a_search_stops_and_what_130_means(moeopt):
+    said = " ".join(moeopt("place", "--help").out.split())
+    assert "0.1 %" in said and "2000 rounds" in said and "3 million slots" in said
+    assert "130 interrupted without an answer" in " ".join(moeopt("--help").out.replace("│", " ").split())
+
+
+def test_columns_say_what_they_are_the_worst_and_most_of(moeopt, tiny):
+    head = moeopt("compare", tiny, *SHAPE, "--methods", "lpt").out.splitlines()[2]
+    assert [name in head for name in ("imbalance mean", "imbalance worst", "replicas max")] == [True] * 3
+
+
+def test_a_wall_of_faults_is_cut_and_each_is_told_once(moeopt, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wall.py").write_text(
+        "def plan(instance, limits, seed):\n    return [[0] * instance.num_slots] * instance.num_layers\n"
+    )
+    (tmp_path / "loads.csv").write_text("\n".join(["1,2,3,4,5,6,7,8"] * 9) + "\n")
+    words = ("--gpus", 4, "--slots", 8, "--method", "wall:plan")
+    run = moeopt("place", "loads.csv", *words)
+    lines = run.err.splitlines()
+    assert run.code == 2 and len(lines) == 21
+    assert lines[-1].startswith("error: ... and ") and lines[-1].endswith(" more, -v shows them")
+    everything = moeopt("place", "loads.csv", *words, "-v").err.splitlines()
+    assert len(everything) > 21 and len(set(everything)) == len(everything)
+    table = moeopt("compare", "loads.csv", *words[:-2], "--methods", "eplb,wall:plan").out
+    assert max(map(len, table.splitlines())) < 400

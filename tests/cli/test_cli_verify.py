@@ -179,3 +179,19 @@ def test_exit_codes_of_verify(moeopt, plan, tiny):
     assert (cut.code, cut.out) == (2, "") and "broken JSON" in cut.err
     assert moeopt("verify", tiny).code == 2
     assert moeopt("verify", plan, plan).code == 2
+
+
+def test_other_loads_lead_and_the_wall_behind_them_is_cut(moeopt, tmp_path):
+    rng = np.random.default_rng(0)
+    for name in ("mine", "other"):
+        np.savetxt(tmp_path / f"{name}.csv", rng.integers(1, 99, (12, 8)), fmt="%d", delimiter=",")
+    plan = tmp_path / "plan.json"
+    words = ("place", tmp_path / "mine.csv", "--gpus", 4, "--slots", 8, "--method", "lpt", "-o", plan)
+    assert moeopt(*words).code == 0
+    run = moeopt("verify", plan, tmp_path / "other.csv")
+    lines = run.out.splitlines()
+    assert run.code == 5 and len(lines) == 21
+    assert lines[0].startswith("instance.sha256 says ") and "not the loads" in lines[0]
+    whole = moeopt("verify", plan, tmp_path / "other.csv", "-v").out.splitlines()
+    assert lines[-1] == f"... and {len(whole) - 20} more, -v shows them"
+    assert moeopt("verify", plan, tmp_path / "other.csv", "--json").document["faults"] == whole
