@@ -128,5 +128,6 @@ def unknown_name(field: str, where: str, name: str, valid: list[str]) -> Violati
     """
     import difflib
 
-    near = difflib.get_close_matches(name, valid, n=3) or (valid if len(valid) <= 8 else [])
-    return Violation(field, where, name, "is not known", f"Nearest: {', '.join(near)}" if near else "Look it up")
+    near = difflib.get_close_matches(name, valid, n=3)
+    known = f"Known: {', '.join(valid)}" if len(valid) <= 8 else "Look it up"
+    return Violation(field, where, name, "is not known", f"Nearest: {', '.join(near)}" if near else known)

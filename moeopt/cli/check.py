@@ -110,7 +110,7 @@ def _too_little(facts: dict[str, Any], experts: int, gpus: int, gpu_mem: str) ->
     if most * gpus < experts:
         holds = f"{_bytes(facts['gpu_memory_bytes'])} a GPU holds {count(most, 'slot')}"
         return f"infeasible: {holds}, {most * gpus:,} in all, fewer than {count(experts, 'expert')}", INFEASIBLE
-    rule = f"{facts['most_on_a_gpu']:,} slots of {_bytes(facts['slot_bytes'])} each do not fit"
+    rule = f"{count(facts['most_on_a_gpu'], 'slot')} of {_bytes(facts['slot_bytes'])} each: too much for a GPU"
     fix = f"At most {count(most, 'slot')} a GPU, {most * gpus:,} in all"
     return str(Violation("--gpu-mem", "", gpu_mem, rule, fix)), BAD_USAGE
 

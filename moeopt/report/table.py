@@ -60,12 +60,12 @@ def columns(summary: Summary) -> list[Column]:
     return [
         Column(f"Objective ({summary.unit})", "", lambda row: words.amount(row.objective, places), floor),
         Column("Imbalance", "mean", lambda row: words.ratio(row.figure("imbalance_mean")), words.ratio(mean)),
-        Column("Imbalance", "worst layer", lambda row: words.ratio(row.imbalance_worst), words.ratio(worst)),
+        Column("Imbalance", "worst", lambda row: words.ratio(row.imbalance_worst), words.ratio(worst)),
         Column("Lower bound", "own", lambda row: words.amount(row.lower_bound, places)),
         Column("Gap to best bound", "mean", lambda row: words.percent(row.gap_mean)),
-        Column("Gap to best bound", "worst layer", lambda row: words.percent(row.gap_worst)),
+        Column("Gap to best bound", "worst", lambda row: words.percent(row.gap_worst)),
         Column(f"Layers within {words.NEAR}", "", near),
-        Column("Replicas", "most of an expert", lambda row: whole(row.max_replicas)),
+        Column("Replicas", "max", lambda row: whole(row.max_replicas)),
         Column("Replicas", "redundant", lambda row: whole(row.redundant_slots)),
         Column(
             "Like-named figures",

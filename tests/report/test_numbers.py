@@ -135,7 +135,7 @@ def test_table_rounds_what_the_comparison_says(block: Block) -> None:
         assert float(cells["Objective (tokens)"].replace(",", "")) == pytest.approx(row.result.objective, rel=1e-5)
         assert cells["Imbalance, mean"] == f"{row.result.solution['imbalance_mean']:.4f}"
         replicas = [layer["replicas"] for layer in row.result.solution["layers"]]
-        assert cells["Replicas, most of an expert"] == str(max(map(max, replicas)))
+        assert cells["Replicas, max"] == str(max(map(max, replicas)))
         assert cells["Replicas, redundant"] == str(block.instance.num_slots - block.instance.num_experts)
 
 
@@ -223,3 +223,9 @@ def test_layers_within_the_gap_are_not_called_certified(block: Block, header: He
 def test_a_report_needs_no_command(block: Block) -> None:
     assert "- Command" not in render_markdown([block], Header())
     assert "- Command: `x`" in render_markdown([block], Header("x"))
+
+
+def test_one_of_a_thing_is_not_called_several(header: Header) -> None:
+    block = compared(PlacementInstance([[5]], gpus=1, slots=1, name="one"), ["lpt"])
+    for text in (render_html([block], header), render_markdown([block], header)):
+        assert not [noun for noun in ("layers", "experts", "slots", "GPUs") if f" 1 {noun}" in text]

@@ -91,7 +91,7 @@ def gap_plot(summary: Summary, prefix: str) -> Plot | None:
     if bounded:
         caption += f" Dashed line: {words.NEAR}."
     if len(keep) < len(rows):
-        caption += f" Drawn: the best {len(keep)} of {len(rows)} plans and those of eplb and contiguous."
+        caption += f" Drawn: the best {len(keep)} of {words.count(len(rows), 'plan')} and those of eplb and contiguous."
     if zeros:
         caption += " In the grey band: gap 0."
     title = f"{what.capitalize()}, layer by layer"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from moeopt.report import words
 from moeopt.report.plots.canvas import (
     INK,
     Plot,
@@ -50,7 +51,8 @@ def heat_map(summary: Summary, prefix: str) -> Plot | None:
         svg = to_svg(figure, prefix)
     peaks = [f"{row.method} up to {np.nanmax(table):.2f}" for row, table in zip(rows, tables, strict=True) if known]
     said = ", ".join(peaks) or "no layer has any load"
-    alt = f"Heat map of the cost of {instance.num_gpus} GPUs in {instance.num_layers} layers: {said}."
+    shape = f"{words.count(instance.num_gpus, 'GPU')} in {words.count(instance.num_layers, 'layer')}"
+    alt = f"Heat map of the cost of {shape}: {said}."
     caption = (
         "Divided by its cost in perfect balance, which is 1 (line on the colour bar). "
         f"Dark cells are the GPUs that the others wait for: {said}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.report import words
 from moeopt.report.plots.canvas import (
     FAINT,
     Plot,
@@ -59,7 +60,8 @@ def replica_plot(summary: Summary, prefix: str) -> Plot | None:
     share = many / counts.size
     said = f"{share:.0%} of the experts have more than one, none more than {most}".replace("%", " %")
     said = said if many else "one each"
-    alt = f"Loads and replica counts of {instance.num_experts} experts in {len(counts)} layers; {said}."
+    shape = f"{words.count(instance.num_experts, 'expert')} in {words.count(len(counts), 'layer')}"
+    alt = f"Loads and replica counts of {shape}; {said}."
     caption = (
         "Above, load of the experts over the mean of their layer, each layer sorted by load: median over layers "
         f"(line) and range (band). Below, the replicas that the best plan gives them: {said}."
