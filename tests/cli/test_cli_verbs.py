@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -499,7 +500,11 @@ def test_columns_say_what_they_are_the_worst_and_most_of(moeopt, tiny):
 
 
 def test_a_wall_of_faults_is_cut_and_each_is_told_once(moeopt, tmp_path, monkeypatch):
+    from moeopt.placement import PROBLEM
+
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr(PROBLEM, "methods", dict(PROBLEM.methods))  # what is registered here is not left behind
     (tmp_path / "wall.py").write_text(
         "def plan(instance, limits, seed):\n    return [[0] * instance.num_slots] * instance.num_layers\n"
     )
