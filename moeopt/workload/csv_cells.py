@@ -52,11 +52,11 @@ def split_rows(data: bytes, check: Violations) -> list[Row]:
             if cells:
                 rows.append(Row(reader.line_num, tuple(cell.strip() for cell in cells)))
             else:
-                rule, fix = "blank lines may stand at the end only", "Is a layer missing here"
+                rule, fix = "blank lines may stand at the end only", "Is a layer missing here?"
                 check.add("csv", "''", rule=rule, fix=fix, where=f"line {reader.line_num}")
     except csv.Error as error:
         rule = f"broken CSV ({error})"
-        check.add("csv", "...", rule=rule, fix="Was the file cut short", where=f"line {reader.line_num}")
+        check.add("csv", "...", rule=rule, fix="Was the file cut short?", where=f"line {reader.line_num}")
         return []
     return rows
 
