@@ -78,6 +78,10 @@ class Deadline:
         """Seconds left, 0 or less once passed, ``inf`` without a limit."""
         return self._end_s - time.perf_counter()
 
+    def share(self, parts: int) -> Deadline:
+        """One of `parts` equal parts of the time that is left, from now on."""
+        return Deadline(max(self.remaining_s(), 1e-9) / parts if self.limited else None)
+
     def passed(self) -> bool:
         """Whether the time is up."""
         return self.limited and self.remaining_s() <= 0

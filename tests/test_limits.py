@@ -55,3 +55,10 @@ def test_a_deadline_passes_once_and_without_a_limit_never() -> None:
     later = Deadline(1000)
     assert later.limited and not later.passed() and 0 < later.remaining_s() <= 1000
     assert later.elapsed_s() >= 0
+
+
+def test_a_share_of_a_deadline_is_a_part_of_what_is_left() -> None:
+    assert not Deadline(None).share(3).limited
+    share = Deadline(100.0).share(4)
+    assert 20.0 < share.remaining_s() <= 25.0
+    assert Deadline(1e-9).share(2).passed()

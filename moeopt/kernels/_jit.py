@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -34,6 +35,7 @@ class Kernel(Generic[P, R]):
         self.function = function
         self.compiled: Callable[P, R] | None = None
         self.cached = True
+        self._plain: Callable[P, R] | None = None
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self.__module__ = function.__module__
@@ -66,6 +68,19 @@ class Kernel(Generic[P, R]):
             if isinstance(callee, Kernel):
                 scope[name] = callee.load()
         return self.function
+
+    def plain(self) -> Callable[P, R]:
+        """The function interpreted throughout, whatever is compiled: for a deadline that compiling would break."""
+        if self._plain is None:
+            scope = dict(self.function.__globals__)
+            kernels = {kernel.function: kernel for kernel in KERNELS}
+            for name in self.function.__code__.co_names:
+                callee = scope.get(name)
+                kernel = callee if isinstance(callee, Kernel) else kernels.get(getattr(callee, "py_func", has_numba))
+                if kernel is not None:
+                    scope[name] = kernel.plain()
+            self._plain = FunctionType(self.function.__code__, scope, self.__name__, self.function.__defaults__)
+        return self._plain
 
     def ready(self) -> bool:
         """Whether a call would run at full speed at once: compiled in this process."""

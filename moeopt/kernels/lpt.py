@@ -85,6 +85,6 @@ def pack(
         chosen[step] = gpu
         place[step] = left
     out = np.full((num_layers, int(capacity.sum())), -1, dtype=np.int32)
-    slot = start[chosen] + capacity[chosen] - 1 - place
+    slot = (start + capacity - 1)[chosen] - place
     out[np.arange(num_layers), slot] = experts
     return out

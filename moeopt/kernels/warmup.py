@@ -15,6 +15,16 @@ def warmup() -> list[str]:
     """
     if not has_numba():
         return ["numba is not installed: the search is interpreted; pip install 'moeopt[fast]' makes it fast"]
+    load_search()
+    held = np.zeros(4, dtype=np.int64)
+    left = np.array([100], dtype=np.int64)
+    enumerate.any_below(np.array([3, 2, 1], dtype=np.int64), 0, 2, 2, 2, 6, True, held, left)
+    where = "kept for later processes" if packing.improve.cached else "not kept: no folder for it can be written"
+    return [f"{len(KERNELS)} kernels compiled, {where}"]
+
+
+def load_search() -> None:
+    """Compile the deep search, or load it from the cache, by a search of three experts on two GPUs."""
     loads = np.array([3.0, 2.0, 1.0])
     layer = packing.Layer(
         loads,
@@ -29,7 +39,3 @@ def warmup() -> list[str]:
     )
     held = np.array([0, 1, 0, 2], dtype=np.int64)
     packing.improve(layer, held, held.copy(), 0.0, 2, 1e3, packing.remember(2.5, 0.0), np.array([7], dtype=np.int64))
-    left = np.array([100], dtype=np.int64)
-    enumerate.any_below(np.array([3, 2, 1], dtype=np.int64), 0, 2, 2, 2, 6, True, held.copy(), left)
-    where = "kept for later processes" if packing.improve.cached else "not kept: no folder for it can be written"
-    return [f"{len(KERNELS)} kernels compiled, {where}"]

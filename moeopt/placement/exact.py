@@ -20,6 +20,8 @@ from moeopt.result import CERTIFIED_TOLERANCE, Status, Stop
 
 __all__ = ["Model", "build", "prove", "read_back", "solve_auto", "solve_exact", "start_values"]
 
+WRITING_S = 1e-4
+"""Seconds that writing one term takes at most, to see beforehand whether there is time for it."""
 MOST_TERMS = 400_000
 """Programmes with more (expert, GPU, count) terms are not built: no solver gets anywhere with them."""
 
@@ -27,7 +29,8 @@ MOST_TERMS = 400_000
 def solve_exact(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
     """Search first, then prove or improve layer by layer with a MILP solver in a child process."""
     gap = context.limits.gap or 0.0
-    inner = replace(context, limits=replace(context.limits, gap=gap), on_progress=None)
+    half = context.deadline.share(2)
+    inner = replace(context, limits=replace(context.limits, gap=gap), deadline=half, on_progress=None)
     outcome = search.search(instance, inner)
     return prove(instance, context, outcome, gap)
 
@@ -90,15 +93,10 @@ class _Proof:
         if searched is Stop.INTERRUPTED:
             self.stop = searched
             return
-        if rows and self.context.deadline.passed():
-            self.stop = Stop.TIME
-            self.notes.append("the time was up before the exact programme began: the plan is the search's (heuristic)")
-            return
         with Worker() as worker:
             for place, row in enumerate(rows):
                 if self.context.deadline.passed():
-                    self.stop = Stop.TIME
-                    self.notes.append("the time was up: layers not proved have the search's plan (heuristic)")
+                    self._out_of_time()
                     return
                 self._layer(row, len(rows) - place, worker)
                 self.context.report(place + 1, len(rows))
@@ -119,15 +117,20 @@ class _Proof:
                 "have the search's plan (heuristic)"
             )
             return
+        deadline = self.context.deadline
+        if deadline.limited and terms * WRITING_S > deadline.remaining_s():
+            self._out_of_time()
+            return
         scale = float(self.instance.ideal[row]) or 1.0
         floor = float(self.floors[row].value) / scale
         model = build(self.instance, row, counts=counts, lower_bound=floor * (1 - 1e-12), scaled=True)
         linear = LinearModel.from_pulp(model.problem)
         first = start_values(model, self.plan)
         limits = self.context.limits
-        time_s = None
-        if self.context.deadline.limited:
-            time_s = max(self.context.deadline.remaining_s() / left, 1e-3)
+        if deadline.passed():
+            self._out_of_time()
+            return
+        time_s = max(deadline.remaining_s(), 1e-3) / left if deadline.limited else None
         answer = solve_model(
             linear,
             limits=replace(limits, time_s=time_s, gap=limits.gap or 0.0),
@@ -147,6 +150,10 @@ class _Proof:
             self.stop = answer.stop
         if answer.stop is Stop.INTERRUPTED:
             self.stop = Stop.INTERRUPTED
+
+    def _out_of_time(self) -> None:
+        self.stop = Stop.TIME
+        self.notes.append("the time was up: layers that are not proved have the search's plan (heuristic)")
 
     def _listed(self, row: int) -> bool:
         """Settle a small layer by listing all its plans; whether that was possible."""

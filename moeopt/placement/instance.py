@@ -316,6 +316,13 @@ class PlacementInstance:
         rows = self.loads.tolist()
         return sha256(document, loads=rows if self.loads.dtype == np.int64 else whole(rows))
 
+    def __eq__(self, other: object) -> bool:
+        """Equal data; the name does not count."""
+        return isinstance(other, PlacementInstance) and self.sha256 == other.sha256
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
+
     @classmethod
     def from_dict(cls, document: Any, source: str = "") -> PlacementInstance:
         """Read a document; unknown fields and versions are refused by name."""

@@ -102,10 +102,11 @@ def _slots_per_gpu(instance: PlacementInstance, check: Violations) -> None:
                 check.add("slots", total, rule=rule, fix=f"Give the node {most} slots or more", where=f"node {node}")
     if not instance.distinct:
         return
-    for gpu, count in enumerate(instance.slots):
-        if count > most:
-            rule = f"must be at most {of_what}: a GPU holds one replica of each"
-            check.add("slots", count, rule=rule, fix=f"Use {most} or fewer", where=f"GPU {gpu}")
+    for count in sorted({count for count in instance.slots if count > most}):
+        gpus = [gpu for gpu, slots in enumerate(instance.slots) if slots == count]
+        where = f"GPU {gpus[0]}" if len(gpus) == 1 else f"{len(gpus)} GPUs, the first is GPU {gpus[0]}"
+        rule = f"must be at most {of_what}: a GPU holds one replica of each"
+        check.add("slots", count, rule=rule, fix=f"Use {most} or fewer", where=where)
 
 
 def slots_of_nodes(instance: PlacementInstance) -> list[tuple[int, int]]:

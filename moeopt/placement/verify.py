@@ -215,10 +215,12 @@ def _doubles(instance: PlacementInstance, slots: NDArray[np.int32]) -> list[str]
     keys = instance.gpu_of_slot * (instance.num_experts + 1) + slots + 1
     ordered = np.sort(keys, axis=1)
     twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] % (instance.num_experts + 1) != 0)
+    pairs = Counter((int(row), int(ordered[row, place])) for row, place in np.argwhere(twice)[:MAX_FAULTS])
     found = []
-    for row, place in np.argwhere(twice)[:MAX_FAULTS]:
-        gpu, expert = divmod(int(ordered[row, place]), instance.num_experts + 1)
-        found.append(f"layer {instance.layers[row]}: GPU {gpu} holds expert {expert - 1} twice")
+    for (row, key), more in pairs.items():
+        gpu, expert = divmod(key, instance.num_experts + 1)
+        times = "twice" if more == 1 else f"{more + 1} times"
+        found.append(f"layer {instance.layers[row]}: GPU {gpu} holds expert {expert - 1} {times}")
     return found
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from moeopt.errors import Violations
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_LIKE_NUMBER = re.compile(r"[+-]?[0-9][0-9.,'_ \u00a0]*(e[+-]?[0-9]+)?", re.IGNORECASE)
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?")
 _COUNTER_DIGITS = 4000  # Python refuses to read longer integers
 
 
@@ -26,11 +29,15 @@ class Row:
     cells: tuple[str, ...]
 
 
-def split_rows(data: bytes, check: Violations) -> list[Row]:
-    """Rows of a UTF-8 text cut at commas, semicolons or tabs; blank lines may stand at its end only.
+def split_rows(data: bytes, check: Violations) -> tuple[list[Row], tuple[str, ...]]:
+    """Rows of a UTF-8 text cut at commas, semicolons or tabs, and notes of what was skipped.
 
-    >>> [row.cells for row in split_rows(b"\\xef\\xbb\\xbf1;2\\r\\n3;4\\r\\n\\r\\n", Violations())]
+    Blank lines and rows of empty cells may stand at the end only; a first line that begins with ``#`` is a comment.
+
+    >>> [row.cells for row in split_rows(b"\\xef\\xbb\\xbf1;2\\r\\n3;4\\r\\n;\\r\\n", Violations())[0]]
     [('1', '2'), ('3', '4')]
+    >>> split_rows(b"# step 7\\n1,2", Violations())
+    ([Row(line=2, cells=('1', '2'))], ('line 1 is a comment and was skipped: # step 7',))
     """
     try:
         text = data.decode("utf-8-sig")
@@ -40,29 +47,37 @@ def split_rows(data: bytes, check: Violations) -> list[Row]:
         check.add(
             "csv", f"byte 0x{data[error.start]:02x}", rule=rule, fix="Save the file as UTF-8", where=f"line {line}"
         )
-        return []
+        return [], ()
+    notes: tuple[str, ...] = ()
+    if text.startswith("#"):
+        comment = re.split(r"[\r\n]", text, maxsplit=1)[0]
+        shown = comment if len(comment) <= 80 else comment[:77] + "..."
+        notes = (f"line 1 is a comment and was skipped: {shown}",)
+        text = text[len(comment) :].removeprefix("\r").removeprefix("\n")
     text = text.rstrip("\r\n ")  # a tab at the end would be a cell
-    if not text.strip():
-        check.add("csv", "''", rule="the file is empty", fix="Record again, or check that the copy finished")
-        return []
     rows: list[Row] = []
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     try:
         for cells in reader:
-            if cells:
-                rows.append(Row(reader.line_num, tuple(cell.strip() for cell in cells)))
-            else:
-                rule, fix = "blank lines may stand at the end only", "Is a layer missing here"
-                check.add("csv", "''", rule=rule, fix=fix, where=f"line {reader.line_num}")
+            rows.append(Row(reader.line_num + len(notes), tuple(cell.strip() for cell in cells)))
     except csv.Error as error:
-        rule = f"broken CSV ({error})"
-        check.add("csv", "...", rule=rule, fix="Was the file cut short", where=f"line {reader.line_num}")
-        return []
-    return rows
+        rule, where = f"broken CSV ({error})", f"line {reader.line_num + len(notes)}"
+        check.add("csv", "...", rule=rule, fix="Was the file cut short?", where=where)
+        return [], notes
+    while rows and not any(rows[-1].cells):
+        rows.pop()
+    if not rows:
+        rule = "the file holds a comment alone" if notes else "the file is empty"
+        check.add("csv", "''", rule=rule, fix="Record again, or check that the copy finished")
+    for row in rows:
+        if not any(row.cells):
+            rule, fix = "blank lines may stand at the end only", "Is a layer missing here?"
+            check.add("csv", "''", rule=rule, fix=fix, where=f"line {row.line}")
+    return [row for row in rows if any(row.cells)], notes
 
 
 def _delimiter(text: str) -> str:
-    first_line = re.sub(r'"[^"]*"', "", text.lstrip().splitlines()[0])
+    first_line = re.sub(r'"[^"]*"', "", re.split(r"[\r\n]", text.lstrip("\r\n "), maxsplit=1)[0])
     return next((mark for mark in "\t;" if mark in first_line), ",")
 
 
@@ -73,6 +88,15 @@ def is_number(cell: str) -> bool:
     [True, True, True, False, False, False]
     """
     return _NUMBER.fullmatch(cell) is not None
+
+
+def is_like_number(cell: str) -> bool:
+    """Whether a cell is a number or was meant as one, such as ``1,234``; it is no name then.
+
+    >>> [is_like_number(cell) for cell in ("7", "1,234", "1 234", "1_000", "expert 7", "")]
+    [True, True, True, True, False, False]
+    """
+    return is_number(cell) or _LIKE_NUMBER.fullmatch(cell) is not None
 
 
 def number(cell: str) -> int | float | None:
@@ -93,12 +117,21 @@ def load(cell: str, where: str, check: Violations) -> int | float:
     12
     >>> check = Violations(); load("n/a", "line 3", check), str(check.found[0])
     (0, 'loads[line 3] = n/a: loads must be numbers. Repair the cell.')
+    >>> check = Violations(); load("1,234", "line 3", check), str(check.found[0].rule)
+    (0, 'loads must be numbers without thousands commas')
     """
     value = number(cell)
     if value is not None:
         return value
-    fix = "Write decimals with a point" if "," in cell else "Repair the cell"
-    check.add("loads", cell or "''", rule="loads must be numbers", fix=fix, where=where)
+    rule, fix = "loads must be numbers", "Repair the cell"
+    if _THOUSANDS.fullmatch(cell):
+        rule = "loads must be numbers without thousands commas"
+        fix = f"Write {cell.replace(',', '')}, or a point where the comma begins decimals"
+    elif "," in cell:
+        fix = "Write decimals with a point"
+    elif len(cell.split()) > 1 and all(map(is_number, cell.split())):
+        fix = "Put commas, semicolons or tabs between the cells, and no spaces into a number"
+    check.add("loads", cell or "''", rule=rule, fix=fix, where=where)
     return 0
 
 
@@ -115,3 +148,22 @@ def whole_id(field: str, cell: str, where: str, check: Violations) -> int | None
         return value
     check.add(field, cell or "''", rule="ids must be whole numbers >= 0", fix="Repair the cell", where=where)
     return None
+
+
+def locator(line_of: Callable[[int, int], int | None], names: Sequence[str] | None = None) -> Callable[[str], str]:
+    """A function that puts name and line behind a place such as ``layer 3, expert 1`` or ``layer 3``.
+
+    >>> locator(lambda layer, expert: 7, ["maths", "law"])("layer 3, expert 1")
+    'layer 3, expert 1 (law), line 7'
+    """
+
+    def locate(where: str) -> str:
+        found = re.fullmatch(r"layer (\d+)(?:, expert (\d+))?", where)
+        if found is None:
+            return where
+        expert = int(found[2] or 0)
+        name = f" ({names[expert]})" if names is not None and found[2] and expert < len(names) else ""
+        line = line_of(int(found[1]), expert)
+        return f"{where}{name}" if line is None else f"{where}{name}, line {line}"
+
+    return locate

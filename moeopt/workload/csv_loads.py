@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from dataclasses import replace
 
 from moeopt.errors import Violations
 from moeopt.workload.assemble import Content
-from moeopt.workload.csv_cells import Row, is_number, load, split_rows, whole_id
+from moeopt.workload.csv_cells import Row, is_like_number, load, locator, number, split_rows, whole_id
+from moeopt.workload.csv_doubts import check_sums, note_order, refuse_long
+from moeopt.workload.csv_header import expert_order, is_numbered, is_total
+from moeopt.workload.csv_long import LAYER, RESERVED, parse_long
 from moeopt.workload.table import place
 
-LAYER = ("layer", "layer_id")
-EXPERT = ("expert", "expert_id")
-COUNT = ("count", "load", "tokens")
-STEPS = ("step", "steps")
-RESERVED = frozenset(LAYER + EXPERT + COUNT + STEPS)
-"""Header words with a meaning; no expert of a CSV file can have one as its name."""
-
-CELLS_MAX = 10_000_000
-"""The largest table a long file may spell out; beyond it, ids are hardly ids."""
+_INDEX = re.compile(r"(unnamed: 0)?", re.IGNORECASE)
+"""How the header of a row index reads that pandas wrote, or wrote and read and wrote again."""
 
 
 def parse_csv(data: bytes, check: Violations) -> Content | None:
@@ -29,131 +25,127 @@ def parse_csv(data: bytes, check: Violations) -> Content | None:
 
     >>> parse_csv(b"layer,a,b\\n3,10,30\\n", Violations()).loads
     [[10, 30]]
+    >>> parse_csv(b"expert_1,expert_0\\n10,30\\n", Violations()).loads
+    [[30, 10]]
     >>> content = parse_csv(b"layer_id,expert_id,count\\n0,0,10\\n0,2,30\\n", Violations())
     >>> content.loads, content.notes
     ([[10, 0, 30]], ('1 of 3 (layer, expert) pairs are not in the file and count as 0',))
     """
-    rows = split_rows(data, check)
-    if not rows:
-        return None
+    rows, notes = split_rows(data, check)
+    content = _parse_rows(rows, check) if rows else None
+    return None if content is None else replace(content, notes=notes + content.notes)
+
+
+def _parse_rows(rows: list[Row], check: Violations) -> Content | None:
     header = [cell.lower() for cell in rows[0].cells]
-    if not header[0]:
-        rule = "the first cell is empty"
-        check.add("csv", "''", rule=rule, fix="Call a column of layer ids 'layer', or leave it out", where="line 1")
-        return None
-    if header[0] not in LAYER and any(is_number(cell) for cell in header):
-        return _matrix(rows, None, None, check)
+    if _INDEX.fullmatch(header[0]):
+        return _indexed(rows, header, check)
+    ids = list(map(str, range(len(header))))
+    if header[0] not in LAYER and any(map(is_like_number, header)):
+        if len(header) >= 3 and not is_like_number(header[0]) and header[1:] == ids[:-1]:
+            return _wide(rows, check)  # which refuses the first column by its name
+        if refuse_long(rows, check):
+            return None
+        if len(header) >= 3 and len(rows) > 1 and header == ids:
+            return _wide(rows, check, notes=("the first line counts 0, 1, 2, ... and was read as a header",))
+        return _matrix(rows, check, notes=note_order(rows[0].cells) if len(rows) > 1 else ())
     if len(rows) == 1:
         check.add("csv", "a header alone", rule="the table is empty", fix="Record again, or add a row per layer")
         return None
     if any(cell in RESERVED for cell in header[1:]) or header[0] in RESERVED - set(LAYER):
-        return _long(rows, header, check)
+        return parse_long(rows, header, check)
     return _wide(rows, check)
 
 
-def _matrix(rows: list[Row], layers: list[int] | None, names: list[str] | None, check: Violations) -> Content:
-    loads = []
+def _indexed(rows: list[Row], header: list[str], check: Violations) -> Content | None:
+    """A table whose first column has no name, as pandas writes its index."""
+    ids = [number(row.cells[0]) for row in rows[1:]]
+    if not ids or not all(isinstance(item, int) and item >= 0 for item in ids) or len(set(ids)) < len(ids):
+        rule = "the first cell is empty, and the column under it does not hold a layer id of its own for every row"
+        if header[0]:
+            rule = "the column under it does not hold a layer id of its own for every row"
+        fix = "Call a column of layer ids 'layer', or leave it out"
+        check.add("csv", rows[0].cells[0] or "''", rule=rule, fix=fix, where="line 1")
+        return None
+    if any(cell in RESERVED for cell in header[1:]):
+        note = "the first column has no name and was left aside as a row index"
+        content = _parse_rows([Row(row.line, row.cells[1:]) for row in rows if len(row.cells) > 1], check)
+        return None if content is None else replace(content, notes=(note, *content.notes))
+    named = [Row(rows[0].line, (LAYER[0], *rows[0].cells[1:])), *rows[1:]]
+    return _wide(named, check, notes=("the first column has no name and was read as layer ids",), index=True)
+
+
+def _matrix(
+    rows: list[Row],
+    check: Violations,
+    *,
+    layers: list[int] | None = None,
+    names: list[str] | None = None,
+    columns_named: bool = False,
+    rows_named: bool = False,
+    notes: tuple[str, ...] = (),
+) -> Content:
+    loads: list[list[int | float]] = []
     lines: dict[int, int] = {}
     for index, row in enumerate(rows):
-        layer = index if layers is None else layers[index]
-        lines.setdefault(layer, row.line)
-        places = (f"{place(index, expert, layers)}, line {row.line}" for expert in range(len(row.cells)))
-        loads.append([load(cell, where, check) for cell, where in zip(row.cells, places, strict=True)])
-    return Content(loads, layers, names=names, locate=_locator(lambda layer, _: lines.get(layer)))
+        lines.setdefault(index if layers is None else layers[index], row.line)
+    locate = locator(lambda layer, _: lines.get(layer), names)
+    before = len(check.found)
+    for index, row in enumerate(rows):
+        loads.append([])
+        for expert, cell in enumerate(row.cells):
+            value = number(cell)
+            loads[-1].append(load(cell, locate(place(index, expert, layers)), check) if value is None else value)
+    if len(check.found) == before:
+        notes += check_sums(loads, check, columns_named=columns_named, rows_named=rows_named)
+    return Content(loads, layers, names=names, notes=notes, locate=locate)
 
 
-def _wide(rows: list[Row], check: Violations) -> Content | None:
-    header, *body = rows
-    names: list[str] | None = list(header.cells)
+def _wide(rows: list[Row], check: Violations, *, notes: tuple[str, ...] = (), index: bool = False) -> Content | None:
+    """Rows under a header of expert names; `index` says that the column ``layer`` is not called so in the file."""
+    body, names = rows[1:], list(rows[0].cells)
     layers: list[int] | None = None
-    if header.cells[0].lower() in LAYER:
-        names = list(header.cells[1:])
-        body = [Row(row.line, row.cells[1:]) for row in rows[1:]]
-        ids = [whole_id("layers", row.cells[0], f"line {row.line}", check) for row in rows[1:]]
-        known = [layer for layer in ids if layer is not None]
-        layers = known if len(known) == len(ids) else None  # else refused anyway, and rows are named by position
-        if any(is_number(name) for name in names):
-            if names != [str(expert) for expert in range(len(names))]:
-                rule = f"expert ids in a header must run from 0 to {len(names) - 1} in order"
-                check.add("csv", ", ".join(names), rule=rule, fix="Sort the columns", where="line 1")
-            names = None
+    has_layers = names[0].lower() in LAYER
+    if has_layers:
+        del names[0]
+        layers = _layers(body, check)
+        body = [Row(row.line, row.cells[1:]) for row in body]
+    if not names:
+        check.add("csv", "a column layer alone", rule="the table has no expert", fix="Add a column per expert")
+        return None
+    order = expert_order(names, check)
+    if order is None:
+        return None
+    if order != sorted(order):
+        notes += ("the columns were put in the order of the expert ids in the header",)
+        names = [names[column] for column in order]
+    widths = {len(row.cells) for row in body}
+    if len(widths) == 1 and widths != {len(names)}:  # of different widths, rows are named with their layers later
+        rule = f"must be as many as the header has experts, {len(names)}"
+        check.add("csv", f"{widths.pop()} cells", rule=rule, fix="Repair the header", where="every row")
+        return None
+    if widths == {len(names)}:
+        body = [Row(row.line, tuple(row.cells[column] for column in order)) for row in body]
+    ids_alone = is_numbered(names) and all(name.isdigit() for name in names)
+    return _matrix(
+        body,
+        check,
+        layers=layers,
+        names=None if ids_alone else names,
+        columns_named=is_numbered(names) and (not ids_alone or (has_layers and not index)),
+        rows_named=has_layers and not index,
+        notes=notes,
+    )
+
+
+def _layers(body: list[Row], check: Violations) -> list[int] | None:
+    """Layer ids in the first cells; ``None`` if any is refused, and rows are then named by position."""
+    ids: list[int] = []
     for row in body:
-        if len(row.cells) != len(body[0].cells):
-            break  # named with its layer when the rows are put together
-    else:
-        if names is not None and len(body[0].cells) != len(names):
-            rule = f"must be as many as the header has experts, {len(names)}"
-            check.add("csv", f"{len(body[0].cells)} cells", rule=rule, fix="Repair the header", where="every row")
-            return None
-    return _matrix(body, layers, names, check)
-
-
-def _long(rows: list[Row], header: list[str], check: Violations) -> Content | None:
-    column: dict[str, int] = {}
-    for index, cell in enumerate(header):
-        role = next((words[0] for words in (LAYER, EXPERT, COUNT) if cell in words), None)
-        if cell in STEPS:
-            fix = "Sum the counts over the steps and leave the column out"
-            check.add("csv", cell, rule="a column of steps is not read", fix=fix, where="line 1")
-        elif role is None:
-            fix = "A long table has the columns layer, expert and count"
-            check.add("csv", cell or "''", rule="is not a known column", fix=fix, where="line 1")
-        elif role in column:
-            check.add("csv", cell, rule=f"is a second column for the {role}", fix="Keep one of them", where="line 1")
+        if is_total(row.cells[0]):
+            rule, where = "a row of totals or means is not a layer", f"line {row.line}"
+            check.add("layers", row.cells[0], rule=rule, fix="Drop the row", where=where)
         else:
-            column[role] = index
-    for words in (LAYER, EXPERT, COUNT):
-        if words[0] not in column:
-            rule = f"a long table needs a column {' or '.join(words)}"
-            check.add("csv", ", ".join(header), rule=rule, fix="Name the columns layer, expert, count", where="line 1")
-    if check.found:
-        return None
-    values: dict[tuple[int, int], int | float] = {}
-    lines: dict[tuple[int, int], int] = {}
-    for row in rows[1:]:
-        if len(row.cells) != len(header):
-            rule = f"must have as many cells as the header, {len(header)}"
-            check.add("csv", f"{len(row.cells)} cells", rule=rule, fix="Repair the row", where=f"line {row.line}")
-            continue
-        layer = whole_id("layer", row.cells[column["layer"]], f"line {row.line}", check)
-        expert = whole_id("expert", row.cells[column["expert"]], f"line {row.line}", check)
-        if layer is None or expert is None:
-            continue
-        where = f"layer {layer}, expert {expert}"
-        value = load(row.cells[column["count"]], f"{where}, line {row.line}", check)
-        if (layer, expert) in lines:
-            rule = f"the pair was given on line {lines[layer, expert]} already"
-            check.add("loads", value, rule=rule, fix="Keep one of them", where=f"{where}, line {row.line}")
-            continue
-        values[layer, expert], lines[layer, expert] = value, row.line
-    return _spread(values, lines, check) if values else None
-
-
-def _spread(
-    values: dict[tuple[int, int], int | float], lines: dict[tuple[int, int], int], check: Violations
-) -> Content | None:
-    layers = sorted({layer for layer, _ in values})
-    num_experts = 1 + max(expert for _, expert in values)
-    cells = len(layers) * num_experts
-    if cells > CELLS_MAX:
-        where = next(f"line {line}" for (_, expert), line in lines.items() if expert == num_experts - 1)
-        rule = f"the table would have {cells} cells and may have {CELLS_MAX}"
-        check.add("expert", num_experts - 1, rule=rule, fix="Number the experts from 0", where=where)
-        return None
-    loads: list[list[int | float]] = [
-        [values.get((layer, expert), 0) for expert in range(num_experts)] for layer in layers
-    ]
-    missing = cells - len(values)
-    notes = (f"{missing} of {cells} (layer, expert) pairs are not in the file and count as 0",) if missing else ()
-    return Content(loads, layers, notes=notes, locate=_locator(lambda *pair: lines.get(pair)))
-
-
-def _locator(line_of: Callable[[int, int], int | None]) -> Callable[[str], str]:
-    """A function that puts the line behind a place such as ``layer 3, expert 17`` or ``layer 3``."""
-
-    def locate(where: str) -> str:
-        found = re.fullmatch(r"layer (\d+)(?:, expert (\d+))?", where)
-        line = line_of(int(found[1]), int(found[2] or 0)) if found else None
-        return where if line is None else f"{where}, line {line}"
-
-    return locate
+            found = whole_id("layers", row.cells[0], f"line {row.line}", check)
+            ids += [] if found is None else [found]
+    return ids if len(ids) == len(body) else None

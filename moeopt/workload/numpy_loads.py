@@ -85,7 +85,7 @@ def _unpack(data: bytes, check: Violations) -> dict[str, bytes] | None:
                         members[name] = file.read(info.file_size)
     except Exception as error:  # bytes from anywhere: zipfile and zlib fail in more ways than they document
         rule = f"is not a whole .npz archive ({error})"
-        check.add("npz", f"{len(data)} bytes", rule=rule, fix="Was the file cut short")
+        check.add("npz", f"{len(data)} bytes", rule=rule, fix="Was the file cut short?")
         return None
     return members if len(check.found) == before else None
 
@@ -97,7 +97,7 @@ def _array(name: str, data: bytes, check: Violations) -> NDArray[Any] | None:
     except Exception as error:  # bytes from anywhere: a broken header fails in numpy, ast, tokenize or malloc
         pickled = "Object arrays" in str(error)
         rule = "holds Python objects, which are not read" if pickled else f"is not a whole .npy array ({error})"
-        fix = "Save plain numbers" if pickled else "Was the file cut short"
+        fix = "Save plain numbers" if pickled else "Was the file cut short?"
         check.add(name, f"{len(data)} bytes", rule=rule, fix=fix)
         return None
     if file.tell() != len(data):

@@ -13,7 +13,7 @@ from moeopt.workload.json_loads import parse_json
 from moeopt.workload.numpy_loads import parse_npy, parse_npz
 from moeopt.workload.table import LoadTable
 
-ENDINGS = (".json", ".npz", ".npy", ".csv")
+ENDINGS = (".json", ".npz", ".npy", ".csv", ".tsv", ".txt")
 """The forms that are read, by the ending of the file's name."""
 
 CONVERSIONS = {
@@ -22,17 +22,17 @@ CONVERSIONS = {
     ".parquet": "Save the table as .csv with pandas.read_parquet(file).to_csv(other, index=False)",
 }
 
-_WITH_KEY = re.compile(rf"(.+?(?:{'|'.join(map(re.escape, ENDINGS))})):(.*)", re.IGNORECASE | re.DOTALL)
+_WITH_KEY = re.compile(rf"(-|.+?(?:{'|'.join(map(re.escape, ENDINGS))})):(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def read_loads(path: str | Path, *, key: str | None = None) -> LoadTable:
-    """Read the loads of one window from a `.json`, `.npz`, `.npy` or `.csv` file.
+    """Read the loads of one window from a `.json`, `.npz`, `.npy` or `.csv` file (`.tsv` and `.txt` are CSV too).
 
     Parameters
     ----------
     path
-        The file; ``FILE:KEY`` names an array of an `.npz`; ``-`` is standard input, JSON if its first sign is
-        ``[`` or ``{``, else CSV.
+        The file; ``FILE:KEY`` names an array of an `.npz`; ``-`` is standard input, told by its first bytes: `.npz`,
+        `.npy`, JSON if its first sign is ``[`` or ``{``, else CSV.
     key
         The array of an `.npz`, instead of ``FILE:KEY``. Without one: its only array, else ``loads``.
 
@@ -50,7 +50,9 @@ def read_loads(path: str | Path, *, key: str | None = None) -> LoadTable:
     Notes
     -----
     CSV is a plain matrix (a row per layer), the same under a header of expert names with an optional first column
-    ``layer``, or long rows of ``layer, expert, count``; JSON is rows of numbers, or an object with ``loads`` or
+    ``layer``, or long rows of ``layer, expert, count``. Names that are one prefix and numbers, such as ``expert_7``,
+    are expert ids, whatever their order; cells are cut at tabs, semicolons or commas; sums among the loads are
+    refused. JSON is rows of numbers, or an object with ``loads`` or
     ``logical_count`` and optional ``layers``, ``steps``, ``names``; an `.npz` may hold these beside its table, or be
     a matrix of scipy.sparse.
 
@@ -73,12 +75,26 @@ def read_loads(path: str | Path, *, key: str | None = None) -> LoadTable:
     if name != "-" and ending not in ENDINGS and not Path(name).is_dir():
         fix = CONVERSIONS.get(ending, f"Known endings are {', '.join(ENDINGS)}")
         check.add("input", ending or "no ending", rule="files of this kind are not read", fix=fix)
-    if key is not None and ending != ".npz":
+    if key is not None and name != "-" and ending != ".npz":
         check.add("key", key, rule="only an .npz file holds arrays by name", fix="Leave the key out")
     check.raise_if_any()
     data = b""
     with check.within():
         data = read_bytes(name)
+    check.raise_if_any()
+    return parse_loads(data, name, key=key)
+
+
+def parse_loads(data: bytes, name: str = "-", *, key: str | None = None) -> LoadTable:
+    """The loads in the bytes of a file, of the form its name ends in, or of standard input, told by its first bytes.
+
+    >>> parse_loads(b"[[1, 2]]").loads.tolist()
+    [[1, 2]]
+    """
+    check = Violations(name)
+    ending = _told_by_bytes(data, check) if name == "-" else Path(name).suffix.lower()
+    if key is not None and ending != ".npz":
+        check.add("key", key, rule="only an .npz file holds arrays by name", fix="Leave the key out")
     check.raise_if_any()
     content = _parse(data, ending, key, check)
     if content is None:
@@ -89,6 +105,21 @@ def read_loads(path: str | Path, *, key: str | None = None) -> LoadTable:
     return assemble(content, check)
 
 
+def _told_by_bytes(data: bytes, check: Violations) -> str:
+    if data.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return ".npz"
+    if data.startswith(b"\x93NUMPY"):
+        return ".npy"
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        rule = "standard input is neither UTF-8 text nor an array of numpy"
+        check.add("input", f"{len(data)} bytes", rule=rule, fix="Pipe CSV, JSON, .npz or .npy into it")
+    return ".json" if text.lstrip()[:1] in ("[", "{") else ".csv"
+
+
 def _parse(data: bytes, ending: str, key: str | None, check: Violations) -> Content | None:
     if not data.strip():
         check.add("input", "''", rule="the file is empty", fix="Record again, or check that the copy finished")
@@ -97,10 +128,7 @@ def _parse(data: bytes, ending: str, key: str | None, check: Violations) -> Cont
         return parse_npz(data, key, check)
     if ending == ".npy":
         return parse_npy(data, check)
-    text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if ending == ".json" or (not ending and text[:1] in (b"[", b"{")):
-        return parse_json(data, check)
-    return parse_csv(data, check)
+    return parse_json(data, check) if ending == ".json" else parse_csv(data, check)
 
 
 def _split_key(name: str) -> tuple[str, str | None]:

@@ -14,6 +14,8 @@ from moeopt.errors import Violations
 
 Loads = NDArray[np.int64] | NDArray[np.float64]
 
+MASKED = ("a masked entry has no load", "Fill it, such as with array.filled(0), or drop its layer")
+
 
 @dataclass(frozen=True, eq=False)
 class LoadTable:
@@ -47,13 +49,15 @@ def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = No
     """Turn `value` into a read-only (L, E) table, or note every violation and return ``None``.
 
     One row may be given flat. Integers of any width become int64, so sums never wrap; the caller's array is
-    copied. A ragged list, a third axis, text, NaN, infinities and negative entries are each named by place.
+    copied. A ragged list, a third axis, text, NaN, infinities, negative and masked entries are each named by place.
 
     >>> as_loads([[1, 2], [3, 4]], Violations()).tolist()
     [[1, 2], [3, 4]]
     >>> check = Violations(); as_loads([[5.0, float("nan")]], check); print(check.found[0])
     loads[layer 0, expert 1] = nan: loads must be finite tokens >= 0. Drop the window or repair the trace.
     """
+    if _name_masked(value, check, layers):
+        return None
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         widths = [len(row) if _is_row(row) else None for row in value]
         bad_cells = _name_list_cells(value, check, layers)
@@ -79,20 +83,20 @@ def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = No
     before = len(check.found)
     if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
         _name_places(
-            array > np.uint64(2**63 - 1), array, "loads must be below 2**63", "Did a counter wrap", check, layers
+            array > np.uint64(2**63 - 1), array, "loads must be below 2**63", "Did a counter wrap?", check, layers
         )
     elif array.dtype.kind == "f":
         bad = ~np.isfinite(array)
         _name_places(
             bad, array, "loads must be finite tokens >= 0", "Drop the window or repair the trace", check, layers
         )
-        _name_places(array < 0, array, "loads must be >= 0", "Did a counter wrap", check, layers)
+        _name_places(array < 0, array, "loads must be >= 0", "Did a counter wrap?", check, layers)
         with np.errstate(over="ignore"):
             if not bad.any() and not np.isfinite(array.astype(np.float64).sum(axis=1)).all():
                 rule = "the sum over experts must stay finite"
                 check.add("loads", "...", rule=rule, fix="Divide all loads by one number")
     else:
-        _name_places(array < 0, array, "loads must be >= 0", "Did a counter wrap", check, layers)
+        _name_places(array < 0, array, "loads must be >= 0", "Did a counter wrap?", check, layers)
     if len(check.found) > before:
         return None
     table: Loads
@@ -154,7 +158,34 @@ def _name_ragged(widths: list[int | None], check: Violations, layers: Sequence[i
 
 
 def _is_row(item: object) -> bool:
-    return isinstance(item, Sequence | np.ndarray) and not isinstance(item, str | bytes)
+    if isinstance(item, np.ndarray):
+        return item.ndim > 0
+    return isinstance(item, Sequence) and not isinstance(item, str | bytes)
+
+
+def _name_masked(value: Any, check: Violations, layers: Sequence[int] | None) -> bool:
+    """Name masked entries, whose mask numpy would drop and whose hidden numbers it would take."""
+    if isinstance(value, np.ma.MaskedArray):
+        rows = [value] if value.ndim < 2 else list(value) if value.ndim == 2 else []
+        if value.ndim > 2 and np.ma.is_masked(value):
+            count = int(np.ma.getmaskarray(value).sum())
+            check.add("loads", f"{count} masked entries", rule=MASKED[0], fix=MASKED[1])
+            return True
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        rows = list(value) if any(map(_is_row, value)) else [value]
+    else:
+        return False
+    before = len(check.found)
+    for index, row in enumerate(rows):
+        if isinstance(row, np.ma.MaskedArray):
+            masked = np.flatnonzero(np.ma.getmaskarray(row)).tolist()
+        elif isinstance(row, Sequence):
+            masked = [expert for expert, item in enumerate(row) if item is np.ma.masked]
+        else:
+            continue
+        for expert in masked:
+            check.add("loads", "masked", rule=MASKED[0], fix=MASKED[1], where=place(index, expert, layers))
+    return len(check.found) > before
 
 
 def _name_list_cells(rows: Sequence[Any], check: Violations, layers: Sequence[int] | None) -> bool:
@@ -175,7 +206,7 @@ def _name_list_cells(rows: Sequence[Any], check: Violations, layers: Sequence[in
             if isinstance(item, bool | np.bool_) or not isinstance(item, int | float | np.integer | np.floating):
                 rule, fix = "loads must be numbers", "Repair the cell"
             elif isinstance(item, int) and not -(2**63) <= item < 2**63:
-                rule, fix = "loads must be below 2**63", "Did a counter wrap"
+                rule, fix = "loads must be below 2**63", "Did a counter wrap?"
             elif isinstance(item, int) and fractions and int(float(item)) != item:
                 rule, fix = "a double beside fractions cannot hold this count", "Give whole numbers only"
             else:
@@ -195,7 +226,7 @@ def _name_non_numbers(array: NDArray[Any], check: Violations, layers: Sequence[i
             named = True
         elif isinstance(item, int) and not -(2**63) <= item < 2**63:
             rule = "loads must be below 2**63"
-            check.add("loads", item, rule=rule, fix="Did a counter wrap", where=place(row, column, layers))
+            check.add("loads", item, rule=rule, fix="Did a counter wrap?", where=place(row, column, layers))
             named = True
     if not named:  # a dtype we do not take, such as complex
         check.add("loads", f"dtype {array.dtype}", rule="loads must be integers or floats", fix="Convert the array")

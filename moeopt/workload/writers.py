@@ -12,10 +12,11 @@ import numpy as np
 from moeopt.documents import to_json, write_file
 from moeopt.errors import Violations
 from moeopt.workload.assemble import Content, assemble
-from moeopt.workload.csv_cells import is_number
-from moeopt.workload.csv_loads import RESERVED
-from moeopt.workload.readers import ENDINGS
+from moeopt.workload.csv_loads import parse_csv
 from moeopt.workload.table import LoadTable
+
+ENDINGS = (".json", ".npz", ".npy", ".csv")
+"""The forms that are written, by the ending of the file's name."""
 
 
 def write_loads(path: str | Path, table: LoadTable, force: bool = False) -> tuple[str, ...]:
@@ -34,7 +35,7 @@ def write_loads(path: str | Path, table: LoadTable, force: bool = False) -> tupl
     -------
     tuple[str, ...]
         What the form cannot hold, a sentence each: `.npz` and `.json` hold everything, `.csv` no steps and no names
-        that look like numbers or headings, `.npy` the loads alone.
+        that would read as numbers, headings or sums, `.npy` the loads alone.
 
     Raises
     ------
@@ -92,15 +93,32 @@ def _csv(table: LoadTable, lost: list[str]) -> str:
     names = table.names
     if table.steps is not None:
         lost.append("steps are not written: a .csv file has no place for them")
-    if names is not None and any(is_number(name) or name.lower() in RESERVED for name in names):
-        lost.append("names are not written: in a .csv header some would read as numbers or headings")
-        names = None
+    if names is None and not _has_own_ids(table) and _reads_back(text := _csv_text(table, None), table):
+        return text
+    if names is not None:
+        if _reads_back(text := _csv_text(table, ["layer", *names]), table):
+            return text
+        lost.append("names are not written: in a .csv file some columns would read as numbers, headings or sums")
+    return _csv_text(table, ["layer", *map(str, range(table.loads.shape[1]))])
+
+
+def _csv_text(table: LoadTable, header: list[str] | None) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     rows = table.loads.tolist()
-    if names is None and not _has_own_ids(table):
+    if header is None:
         writer.writerows(rows)
     else:
-        writer.writerow(["layer", *(names or range(table.loads.shape[1]))])
+        writer.writerow(header)
         writer.writerows([layer, *row] for layer, row in zip(table.layers, rows, strict=True))
     return text.getvalue()
+
+
+def _reads_back(text: str, table: LoadTable) -> bool:
+    """Whether the reader makes the same table of a text; it may doubt, such as a last column that is a sum."""
+    check = Violations()
+    content = parse_csv(text.encode(), check)
+    if content is None or check.found or content.loads != table.loads.tolist():
+        return False
+    names = None if table.names is None else list(table.names)
+    return bool(content.names == names)

@@ -508,7 +508,7 @@ def test_a_wall_of_faults_is_cut_and_each_is_told_once(moeopt, tmp_path, monkeyp
     (tmp_path / "wall.py").write_text(
         "def plan(instance, limits, seed):\n    return [[0] * instance.num_slots] * instance.num_layers\n"
     )
-    (tmp_path / "loads.csv").write_text("\n".join(["1,2,3,4,5,6,7,8"] * 9) + "\n")
+    (tmp_path / "loads.csv").write_text("\n".join(["9,9,3,4,5,6,7,8"] * 9) + "\n")
     words = ("--gpus", 4, "--slots", 8, "--method", "wall:plan")
     run = moeopt("place", "loads.csv", *words)
     lines = run.err.splitlines()

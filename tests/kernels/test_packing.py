@@ -85,3 +85,30 @@ def test_every_kernel_compiles_and_knows_when_it_is_ready() -> None:
     deep.deepen(part, start, 0.0, 0, rounds=1, deadline=Deadline(None))
     assert packing.improve.ready()
     assert all(kernel.__doc__ for kernel in KERNELS)
+
+
+def test_interpreted_throughout_takes_the_same_steps_as_compiled() -> None:
+    """Under a short time limit the kernel runs interpreted although numba is there."""
+    rng = np.random.default_rng(5)
+    loads = rng.integers(1, 100, 12).astype(float)
+    layer = packing.Layer(
+        loads,
+        0.0,
+        np.repeat(np.arange(4), 4),
+        np.arange(0, 17, 4),
+        np.ones(4),
+        np.zeros((0, 0), dtype=np.int8),
+        True,
+        4,
+        -1,
+    )
+    outcomes = []
+    for run in (packing.improve, packing.improve.plain()):
+        base = np.concatenate([np.arange(12), [0, 4, 5, 1]]).astype(np.int64)[
+            [0, 1, 2, 12, 3, 4, 5, 13, 6, 7, 8, 14, 9, 10, 11, 15]
+        ]
+        best, memory = base.copy(), packing.remember(1e9, 0.0)
+        seed = np.array([11], dtype=np.int64)
+        done = run(layer, base, best, 0.0, 20, 1e6, memory, seed)
+        outcomes.append((done, base.tolist(), best.tolist(), memory.tobytes(), seed.tolist()))
+    assert outcomes[0] == outcomes[1]

@@ -213,3 +213,18 @@ def test_a_node_with_too_little_memory_is_infeasible_not_malformed() -> None:
         result = placement.solve(instance, method=method)
         assert str(result.status) == "INFEASIBLE"
         assert "node 1" in result.conflicts[0]["message"] and "3" in result.conflicts[0]["message"]
+
+
+def test_instances_with_equal_data_are_equal_whatever_their_names() -> None:
+    one = PlacementInstance([[3, 1]], gpus=2, slots=2, name="a")
+    same = PlacementInstance([[3.0, 1.0]], gpus=2, slots=[1, 1], name="b")
+    other = PlacementInstance([[3, 1]], gpus=2, slots=4)
+    assert one == same and hash(one) == hash(same)
+    assert one != other and one != "a"
+
+
+def test_too_many_slots_on_every_gpu_are_one_violation_and_not_one_a_gpu() -> None:
+    with pytest.raises(InstanceError) as caught:
+        PlacementInstance([[3, 1, 2]], gpus=16, slots=64)
+    assert len(caught.value.violations) == 1
+    assert "16 GPUs, the first is GPU 0" in str(caught.value)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from moeopt import placement
-from moeopt.limits import Limits
+from moeopt.limits import Deadline, Limits
 from moeopt.placement import METHODS, PlacementInstance
+from moeopt.placement.heuristics.deep import Part, deepen
 from moeopt.registry import Progress
 from moeopt.result import Status, Stop
 from tests import oracles
@@ -146,5 +147,15 @@ def test_search_does_not_run_in_circles_where_speeds_lie_far_apart() -> None:
         [-1, -1, -1, 0, -1, -1, -1, -1, -1, 0, -1, 0, -1, -1, 1, -1, -1, -1, 1, -1, -1, 0, -1, -1, 1],
         [0, -1, -1, 1, -1, -1, 0, -1, -1, -1, -1, -1, 0, -1, 0, -1, 0, -1, 0, -1, -1, 1, -1, -1, -1],
     ]
-    result = placement.solve(instance, method="search", limits=Limits(iterations=25), warm_start=start)
-    assert result.iterations == 50  # no descent used up the work of its layer
+    for row, held in enumerate(start):
+        part = Part(
+            instance.weights[row] / float(instance.ideal[row]),
+            0.0,
+            instance.slots,
+            instance.speed,
+            np.zeros((0, 0), dtype=np.int8),
+            False,
+            True,
+        )
+        found = deepen(part, np.array(held), 0.0, 0, rounds=25, deadline=Deadline(None))
+        assert found.rounds == 25  # no descent used up the work of its layer

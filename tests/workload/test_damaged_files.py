@@ -26,7 +26,12 @@ def whole_files() -> dict[str, list[bytes]]:
     return {
         ".npy": [npy.getvalue()],
         ".npz": [npz.getvalue(), packed.getvalue(), csr.getvalue()],
-        ".csv": [b"1,2\n3,4\n", b'layer;"a";b\r\n1;2;3\r\n', b"layer,expert,count\n0,0,5\n3,1,6.5\n"],
+        ".csv": [
+            b"1,2\n3,4\n",
+            b'layer;"a";b\r\n1;2;3\r\n',
+            b"layer,expert,count\n0,0,5\n3,1,6.5\n",
+            b"# x\n,e1,e0\n0,1,2\n,,\n",
+        ],
         ".json": [b"[[1, 2.5], [3, 4]]", b'{"loads": [[1, 2]], "layers": [3], "steps": 4, "names": ["a", "b"]}'],
     }
 

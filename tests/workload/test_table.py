@@ -54,3 +54,36 @@ def test_loads_name_bad_cells_and_ragged_rows_together() -> None:
 def test_loads_refuse_a_third_axis_by_its_shape() -> None:
     (message,) = messages([[[1, 2]], [[3, 4]]])
     assert "shape (2, 1, 2)" in message and "Sum over the leading axis" in message
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.ma.array([[1, 2], [3, 4]], mask=[[False, False], [False, True]]),
+        [[1, 2], np.ma.array([3, 4], mask=[False, True])],
+        [[1, 2], [3, np.ma.masked]],
+    ],
+)
+def test_loads_refuse_a_masked_entry_by_its_place(value: object) -> None:
+    (message,) = messages(value)
+    assert "loads[layer 1, expert 1] = masked: a masked entry has no load. Fill it" in message
+
+
+def test_loads_refuse_masks_of_one_row_and_of_three_axes() -> None:
+    (message,) = messages(np.ma.array([1, 2], mask=[True, False]))
+    assert "layer 0, expert 0] = masked" in message
+    (message,) = messages(np.ma.array(np.ones((1, 2, 2)), mask=[[[1, 0], [1, 0]]]))
+    assert "loads = 2 masked entries" in message
+
+
+def test_loads_take_a_masked_array_that_masks_nothing() -> None:
+    table = as_loads(np.ma.array([[1, 2]], mask=False), Violations())
+    assert type(table) is np.ndarray and table.tolist() == [[1, 2]]
+
+
+def test_loads_refuse_arrays_without_an_axis_among_numbers() -> None:
+    assert "expert 1] = array(2): loads must be numbers" in messages([1, np.array(2)])[0]
+
+
+def test_question_of_a_message_ends_with_its_mark() -> None:
+    assert messages([[-1]]) == ["loads[layer 0, expert 0] = -1: loads must be >= 0. Did a counter wrap?"]

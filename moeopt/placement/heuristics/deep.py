@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from moeopt.kernels import packing
 from moeopt.kernels._jit import Kernel, has_numba
+from moeopt.kernels.warmup import load_search
 from moeopt.limits import Deadline
 
 WORK = 3.0e6
@@ -71,6 +73,29 @@ class Found:
     out_of_time: bool
 
 
+@dataclass(frozen=True)
+class Engine:
+    """How the kernel is run: compiled, or interpreted with a look at the clock after every scan."""
+
+    improve: Callable[..., int]
+    compiled: bool
+
+
+def engine(deadline: Deadline) -> Engine:
+    """Compiled code where this process has it or there is time to get it, else the same kernel interpreted.
+
+    Loading code that an earlier process compiled takes about a second, compiling it about 15.
+    """
+    kernel: Kernel[..., int] = packing.improve
+    left = deadline.remaining_s()
+    in_time = not deadline.limited or kernel.ready() or left > 60.0 or (left > 3.0 and kernel.on_disk())
+    if has_numba() and in_time:
+        if deadline.limited and not kernel.ready():
+            load_search()  # now, or the first layer would pay for it with its share of the time
+        return Engine(kernel, compiled=True)
+    return Engine(kernel.plain(), compiled=False)
+
+
 def deepen(
     part: Part,
     start: NDArray[np.int64],
@@ -80,14 +105,16 @@ def deepen(
     rounds: int | None = None,
     deadline: Deadline,
     work: float = WORK,
+    by: Engine | None = None,
 ) -> Found:
     """Search on from `start` until the cost is at most `goal`, or rounds, work or time are up."""
+    by = engine(deadline) if by is None else by
     layer = part.layer()
     base = np.where(start < 0, layer.empty, start).astype(np.int64)
     best = base.copy()
     memory = packing.remember(part.cost(start), goal)
     rng = np.array([1 + (seed * 2654435761 + 12345) % 2147483645], dtype=np.int64)
-    chunk = CHUNK_COMPILED if has_numba() else CHUNK_INTERPRETED
+    chunk = CHUNK_COMPILED if by.compiled else CHUNK_INTERPRETED
     rounds = ROUNDS if rounds is None else rounds
     done = 0
     out_of_time = False
@@ -98,20 +125,8 @@ def deepen(
         todo, until = min(chunk, rounds - done), work
         if deadline.limited:
             todo = min(todo, 4)
-            if not has_numba():  # a descent can take seconds: look at the clock after every scan
+            if not by.compiled:  # a descent can take seconds
                 until = min(work, memory[packing.WORK] + len(base))
-        done += packing.improve(layer, base, best, goal, todo, until, memory, rng)
+        done += by.improve(layer, base, best, goal, todo, until, memory, rng)
     held = np.where(best == layer.empty, -1, best) if layer.empty >= 0 else best
     return Found(held, float(memory[packing.BEST]), done, out_of_time)
-
-
-def ready(deadline: Deadline) -> bool:
-    """Whether the deep search may start: under a time limit it must not begin by compiling for seconds.
-
-    Loading code that an earlier process compiled takes about a second, compiling it about 15.
-    """
-    kernel: Kernel[..., int] = packing.improve
-    if not deadline.limited or not has_numba() or kernel.ready():
-        return True
-    left = deadline.remaining_s()
-    return left > 60.0 or (left > 2.5 and kernel.on_disk())

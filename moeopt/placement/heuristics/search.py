@@ -16,11 +16,12 @@ from moeopt.kernels.counts import greedy_counts
 from moeopt.kernels.loads import gpu_loads
 from moeopt.kernels.lpt import pack
 from moeopt.kernels.packing import FORBIDDEN, PINNED
+from moeopt.limits import Deadline
 from moeopt.placement import bounds as lower
 from moeopt.placement import deals
 from moeopt.placement.feasible import allowed_pairs, fill
 from moeopt.placement.heuristics import eplb, fold
-from moeopt.placement.heuristics.deep import Found, Part, deepen, ready
+from moeopt.placement.heuristics.deep import Engine, Found, Part, deepen, engine
 from moeopt.placement.heuristics.doubles import replace_doubles
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
@@ -64,6 +65,8 @@ class _Run:
     incumbents: list[tuple[float, float]] = field(default_factory=list)
     rounds: int = 0
     stop: Stop = Stop.GAP
+    share: Deadline = field(init=False)
+    engine: Engine = field(init=False)
     begun: bool = False
 
     def __post_init__(self) -> None:
@@ -110,28 +113,30 @@ class _Run:
     def stage_two(self) -> None:
         """Deepen layer by layer."""
         deadline = self.context.deadline
-        if not ready(deadline):
-            self.stop = Stop.TIME
-            self.notes.append(
-                "deep search skipped: its kernel is not compiled in this process and the time limit leaves no room "
-                "for it; run `moeopt warmup`, or allow more time"
-            )
-            return
+        self.engine = engine(deadline)
         self._note_interpreter()
         if self.instance.hierarchical and not deals.enumerable(self.instance):
             self.notes.append(
                 "nodes differ, or groups can be dealt to them in too many ways to list: only the largest-first deal "
                 "is searched, and the bound is that of a placement without groups"
             )
-        for row in range(self.instance.num_layers):
+        order = self._worst_first() if deadline.limited else list(range(self.instance.num_layers))
+        for done, row in enumerate(order):
             if deadline.passed():
                 self.stop = Stop.TIME
                 return
+            self.share = deadline.share(len(order) - done)
             if self.instance.hierarchical:
                 self._deepen_nodes(row)
             else:
                 self._deepen_layer(row)
-            self.context.report(row + 1, self.instance.num_layers)
+            self.context.report(done + 1, self.instance.num_layers)
+
+    def _worst_first(self) -> list[int]:
+        """Layers by falling gap: with little time, the worst one comes first and none takes it all."""
+        floors = np.array([float(bound.value) for bound in self.bounds])
+        gaps = 1.0 - floors / np.where(self.cost > 0, self.cost, 1.0)
+        return [int(row) for row in np.argsort(-gaps, kind="stable")]
 
     def _deepen_layer(self, row: int) -> None:
         if self._certified(row):
@@ -171,7 +176,7 @@ class _Run:
                 self.held[row], self.cost[row] = held, worst * self.scale[row]
                 self._incumbent()
         if not self._certified(row) and self.stop is not Stop.TIME:
-            self.stop = Stop.TIME if self.context.deadline.passed() else Stop.ITERATIONS
+            self.stop = Stop.TIME if self.share.passed() else Stop.ITERATIONS
 
     def _deals(self, row: int) -> list[tuple[float, deals.Deal]]:
         """The most promising deals of a layer with their bounds; where they cannot be listed, the incumbent's own."""
@@ -203,7 +208,7 @@ class _Run:
     def _deepen(self, part: Part, start: NDArray[np.int64], goal: float, row: int) -> Found:
         limits = self.context.limits
         seed = self.context.seed * 1_000_003 + row
-        found = deepen(part, start, goal, seed, rounds=limits.iterations, deadline=self.context.deadline)
+        found = deepen(part, start, goal, seed, rounds=limits.iterations, deadline=self.share, by=self.engine)
         self.rounds += found.rounds
         return found
 
@@ -258,6 +263,11 @@ class _Run:
         if not has_numba():
             slow = "the deep search is interpreted, some hundred times slower: pip install 'moeopt[fast]'"
             self.notes.append(MACHINE_NOTE + slow)
+        elif not self.engine.compiled:
+            self.notes.append(
+                "the time limit leaves no room to load the compiled search, so it ran interpreted, some hundred times "
+                "slower: allow 3 s more, or solve in a process that has called moeopt.kernels.warmup()"
+            )
         elif not packing.improve.cached:
             lost = "compiled code cannot be kept: no folder for it can be written (set NUMBA_CACHE_DIR)"
             self.notes.append(MACHINE_NOTE + lost)
