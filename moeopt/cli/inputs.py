@@ -114,16 +114,10 @@ def _layer_ids(text: str, table: LoadTable, check: Violations) -> list[int]:
 
 def _piped_loads(data: bytes) -> LoadTable:
     """Loads that came by standard input, which can be read only once."""
-    from moeopt.workload.assemble import assemble
-    from moeopt.workload.csv_loads import parse_csv
-    from moeopt.workload.json_loads import parse_json
+    from moeopt.workload.readers import parse_loads
 
     check = Violations("-")
     if not data.strip():
         check.add("input", "''", rule="standard input is empty", fix="Pipe loads into it")
         check.raise_if_any()
-    is_json = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{")
-    content = parse_json(data, check) if is_json else parse_csv(data, check)
-    check.raise_if_any()
-    assert content is not None  # a parser that finds no table says why
-    return assemble(content, check)
+    return parse_loads(data)

@@ -49,8 +49,12 @@ def _deal(total: int, num_gpus: int, num_experts: int, uneven: bool, check: Viol
             near = [-(-num_experts // num_gpus) * num_gpus]
         best = min(near, key=lambda size: abs(size - total))
         shape = f"{best} slots, {best // num_gpus} a GPU"
+        rule = f"must be a multiple of gpus = {num_gpus} for {num_experts} experts"
         fix = f"The nearest workable redundancy is {best - num_experts} ({shape}); or set uneven_slots"
-        check.add("slots", total, rule=f"must be a multiple of gpus = {num_gpus} for {num_experts} experts", fix=fix)
+        if total < num_experts:
+            rule = f"must hold each of {num_experts} experts once, and be a multiple of gpus = {num_gpus}"
+            fix = f"Use {shape}"
+        check.add("slots", total, rule=rule, fix=fix)
         return (each,) * num_gpus
     return tuple(each + (gpu < rest) for gpu in range(num_gpus))
 
