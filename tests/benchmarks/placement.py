@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from moeopt import placement
 from moeopt.kernels import warmup
 from moeopt.result import Result
+from moeopt.versions import versions
 from moeopt.workload import generate, read_loads
 
 HERE = Path(__file__).resolve().parents[2] / "instances" / "published"
@@ -55,7 +57,10 @@ def main() -> None:
     parser.add_argument("--methods", default="eplb,lpt,search")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    print(*warmup(), sep="\n")
+    used = ", ".join(f"{name} {version}" for name, version in versions("numpy", "numba").items())
+    print(f"python tests/benchmarks/placement.py {' '.join(sys.argv[1:])}\nseed 0; {used}")
+    print("loads: instances/published/shapes.json has the digest of every table\n", flush=True)
+    warmup()
     document = json.loads(SHAPES.read_text())
     header = f"{'instance':<44}{'method':<8}{'mean':>9}{'worst':>9}{'bound':>9}{'gap %':>8}{'worst %':>9}"
     print(f"{header}{'near %':>8}{'ms/layer':>10}{'time/eplb':>11}", flush=True)
