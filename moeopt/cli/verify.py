@@ -88,7 +88,7 @@ def _size_faults(document: ResultDocument, wanted: dict[str, int | None]) -> lis
         "experts": len(layer.replicas),
         "slots": len(layer.slot_expert),
         "gpus": document.solution.ep_size,
-        "nodes": len(set(nodes)) if isinstance(nodes, list) else None,
+        "nodes": len(set(map(repr, nodes))) if isinstance(nodes, list) else None,
     }
     return [
         f"{name}: the plan has {sizes[name]}, --{name} says {number}"
