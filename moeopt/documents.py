@@ -26,6 +26,11 @@ def write_file(path: str | Path, content: str | bytes, *, force: bool = False) -
     if target.exists() and not force:
         rule = "exists and is never overwritten unasked"
         raise InstanceError([Violation("output", "", str(target), rule, "Choose another name or give --force")])
+    if target.exists() and not target.is_file():
+        rule = "cannot be written: it is not a regular file"
+        raise InstanceError(
+            [Violation("output", "", str(target), rule, "Choose another name, or - for standard output")]
+        )
     data = content.encode() if isinstance(content, str) else content
     try:
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")

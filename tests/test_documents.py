@@ -145,3 +145,13 @@ def test_whole_floats_and_key_order_do_not_change_the_digest() -> None:
     assert sha256({"a": 1.0, "b": [2, 3.0]}) == sha256({"b": [2.0, 3], "a": 1})
     assert sha256({"a": 0.5}) != sha256({"a": 0})
     assert canonical_json({"a": True, "b": 1e300}) == b'{"a":true,"b":1e+300}'
+
+
+def test_what_is_no_regular_file_is_never_replaced(tmp_path: Path) -> None:
+    """A device was once replaced by a file."""
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "pipe"):
+        with pytest.raises(InstanceError, match="not a regular file"):
+            write_file(tmp_path / name, "x", force=True)
+    assert (tmp_path / "pipe").is_fifo()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 import threading
@@ -22,15 +24,28 @@ def main(args: Sequence[str] | None = None) -> int:
     args
         Words after the program's name; those of the process by default.
     """
+    _open_missing_streams()
     try:
         with _terminated_like_interrupted():
             code = _run(list(sys.argv[1:] if args is None else args))
     except KeyboardInterrupt:  # wherever it strikes, the import of a package included
         print("error: interrupted", file=sys.stderr)
         code = INTERRUPTED
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO):
+            raise
+        print(f"error: standard output cannot be written ({error.strerror})", file=sys.stderr)
+        code = 2
     if args is None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer is given: nothing is left to interrupt but the end
     return code
+
+
+def _open_missing_streams() -> None:
+    """A shell may close standard streams (``>&-``): what nobody reads goes nowhere, and nothing comes from nowhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - for the life of the process
 
 
 def _run(words: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import traceback
@@ -77,6 +78,8 @@ def _guarded(work: Callable[[], int], common: Common) -> int:
         complain("interrupted")
         return INTERRUPTED
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO):
+            raise  # standard output is full: `main` says so
         if common.debug:
             traceback.print_exc()
         if isinstance(error, MoeoptError):

@@ -42,7 +42,7 @@ def verify(
     in the document agree with each other.
     """
     from moeopt.documents import read_bytes, read_json
-    from moeopt.placement.load_plan import document_faults, read_result
+    from moeopt.placement.load_plan import claimed_layers, document_faults, read_result
 
     document = read_result(read_json(read_bytes(plan), plan), plan)
     wanted = {"experts": experts, "slots": slots, "gpus": gpus, "nodes": nodes}
@@ -50,13 +50,21 @@ def verify(
     if loads is None:
         faults += document_faults(document)
     else:
-        table, layers = _table(loads, say)
+        table, layers, digest = _table(loads, say)
+        if digest is not None and digest != document.instance.sha256:
+            faults.append(
+                f"{DIGEST} {document.instance.sha256}, the instance {loads} is {digest}: the plan was made for "
+                "another instance, or by other rules"
+            )
         faults += document_faults(document, table, layers)
     faults = list(dict.fromkeys(faults))
     faults.sort(key=lambda fault: not fault.startswith(DIGEST))  # other loads explain all that follows
     checked = "structure" if loads is None else "structure, numbers and bounds"
+    claims = claimed_layers(document)
+    if claims and loads is not None:
+        checked = f"structure and numbers; the bounds of {len(claims)} layers are a solver's claim, not re-checked"
     if json.json:
-        say.document({"ok": not faults, "checked": checked, "faults": faults})
+        say.document({"ok": not faults, "checked": checked, "claimed_layers": claims, "faults": faults})
     else:
         for fault in few(faults, say.verbose):
             say.line(fault)
@@ -65,7 +73,8 @@ def verify(
     return GATE if faults else DONE
 
 
-def _table(path: str, say: Say) -> tuple[Any, tuple[int, ...]]:
+def _table(path: str, say: Say) -> tuple[Any, tuple[int, ...], str | None]:
+    """Loads, their layer ids, and the digest where the file is an instance with rules of its own."""
     from moeopt.cli.inputs import read_any
     from moeopt.errors import InstanceError, Violation
 
@@ -76,7 +85,7 @@ def _table(path: str, say: Say) -> tuple[Any, tuple[int, ...]]:
     if what == "loads":
         for note in found.notes:
             say.note(f"{path}: {note}")
-    return found.loads, found.layers
+    return found.loads, found.layers, found.sha256 if what == "instance" else None
 
 
 def _size_faults(document: ResultDocument, wanted: dict[str, int | None]) -> list[str]:

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from moeopt.placement.instance import PlacementInstance
 
 MOST_DEALS = 20_000
-"""More deals than this are not enumerated."""
+"""More deals than this are not listed."""
+MOST_ENTRIES = 8_000_000
+"""Nor are deals whose subsets of groups have more (layer, subset, expert) entries: 64 MB a table."""
 
 Deal = tuple[tuple[int, ...], ...]
 """Per node the groups it gets."""
@@ -43,7 +45,11 @@ def enumerable(instance: PlacementInstance) -> bool:
     """Whether all deals can be looked at."""
     if not instance.hierarchical or instance.groups is None or not alike(instance):
         return False
-    return num_deals(len(set(instance.groups)), len(instance.node_ids)) <= MOST_DEALS
+    num_groups, num_nodes = len(set(instance.groups)), len(instance.node_ids)
+    if num_deals(num_groups, num_nodes) > MOST_DEALS:
+        return False
+    size = math.comb(num_groups, num_groups // num_nodes) * (instance.num_experts // num_nodes) * instance.num_layers
+    return size <= MOST_ENTRIES
 
 
 @cache

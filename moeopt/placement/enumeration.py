@@ -7,6 +7,7 @@ mixed-integer programme: a layer of 8 experts on 4 GPUs of 3 slots takes about a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -46,9 +47,11 @@ def refutes(instance: PlacementInstance, row: int, most: int, value: Fraction, b
 
 
 def optimum(
-    instance: PlacementInstance, row: int, most: int, value: Fraction
+    instance: PlacementInstance, row: int, most: int, value: Fraction, *, may_compile: bool = True
 ) -> tuple[Fraction, NDArray[np.int64] | None] | None:
     """Least cost of a layer, given a plan that costs `value`; ``None`` when the budget ran out.
+
+    With `may_compile` off it runs interpreted, on a tenth of the budget, unless compiled code is at hand.
 
     Returns
     -------
@@ -60,7 +63,7 @@ def optimum(
         return None
     best: NDArray[np.int64] | None = None
     while True:
-        answer, held = question.below(value, BUDGET)
+        answer, held = question.below(value, BUDGET, may_compile)
         if answer == listing.GAVE_UP:
             return None
         if answer == listing.NONE:
@@ -92,12 +95,15 @@ class _Question:
             return None
         return cls(instance, loads, floor, denominator * common, most)
 
-    def below(self, value: Fraction, budget: int) -> tuple[int, NDArray[np.int64]]:
+    def below(self, value: Fraction, budget: int, may_compile: bool = True) -> tuple[int, NDArray[np.int64]]:
         """Is there a plan that costs less than `value`?"""
+        run: Callable[..., int] = listing.any_below
+        if not may_compile and not listing.any_below.ready():
+            run, budget = listing.any_below.plain(), budget // 10
         limit = math.ceil(value * self.speed * self.scale) - 1
         held = np.zeros(self.instance.num_slots, dtype=np.int64)
         left = np.array([budget], dtype=np.int64)
-        answer = listing.any_below(
+        answer = run(
             self.loads,
             self.floor,
             self.instance.num_gpus,

@@ -22,6 +22,8 @@ __all__ = ["Model", "build", "prove", "read_back", "solve_auto", "solve_exact", 
 
 WRITING_S = 1e-4
 """Seconds that writing one term takes at most, to see beforehand whether there is time for it."""
+CHILD_S = 0.3
+"""Seconds that a child process with a solver takes to start."""
 MOST_TERMS = 400_000
 """Programmes with more (expert, GPU, count) terms are not built: no solver gets anywhere with them."""
 
@@ -44,8 +46,8 @@ def prove(instance: PlacementInstance, context: Context, outcome: Outcome[Placem
 
         plan = with_best_shares(instance, plan)
     floors = list(outcome.bounds) if outcome.bounds is not None else bounds.cheap(instance)
-    tops = [float(top) for top in evaluate(instance, plan).max_load]
-    floors = [bounds.tighten(instance, floor, row, tops[row], gap) for row, floor in enumerate(floors)]
+    tops = list(evaluate(instance, plan).max_load)
+    floors = [bounds.tighten(instance, floor, row, float(tops[row]), gap) for row, floor in enumerate(floors)]
     run = _Proof(instance, context, plan, floors, tops, max(gap, CERTIFIED_TOLERANCE))
     run.run(outcome.stop)
     return replace(
@@ -53,7 +55,6 @@ def prove(instance: PlacementInstance, context: Context, outcome: Outcome[Placem
         plan=run.plan,
         bounds=run.floors,
         stop=run.stop,
-        iterations=outcome.iterations + run.nodes,
         notes=[*outcome.notes, *dict.fromkeys(run.notes)],
         versions={**outcome.versions, **run.versions},
     )
@@ -68,12 +69,12 @@ class _Proof:
         context: Context,
         plan: Placement,
         floors: list[LayerBound],
-        tops: list[float],
+        tops: list[Fraction],
         gap: float,
     ) -> None:
         self.instance, self.context, self.plan = instance, context, plan
         self.floors, self.tops, self.gap = floors, tops, gap
-        self.stop, self.nodes = Stop.FINISHED, 0
+        self.stop = Stop.FINISHED
         self.notes: list[str] = []
         self.versions: dict[str, str] = {}
 
@@ -82,7 +83,7 @@ class _Proof:
         return [
             row
             for row, (top, floor) in enumerate(zip(self.tops, self.floors, strict=True))
-            if top - float(floor.value) > self.gap * top
+            if float(top - floor.value) > self.gap * float(top)
         ]
 
     def run(self, searched: Stop) -> None:
@@ -118,7 +119,7 @@ class _Proof:
             )
             return
         deadline = self.context.deadline
-        if deadline.limited and terms * WRITING_S > deadline.remaining_s():
+        if deadline.limited and terms * WRITING_S + CHILD_S > deadline.remaining_s():
             self._out_of_time()
             return
         scale = float(self.instance.ideal[row]) or 1.0
@@ -139,13 +140,12 @@ class _Proof:
             bound=floor,
             worker=worker,
         )
-        self.nodes += answer.nodes or 0
         self.notes.extend(answer.notes)
         self.versions["solver"] = answer.backend
         if answer.values is not None:
             self._take(row, read_back(model, dict(zip(linear.columns, answer.values.tolist(), strict=True))))
         if answer.bound is not None:
-            self._bound(row, min(answer.bound * scale, self.tops[row]), answer.backend, answer.status)
+            self._bound(row, answer.bound * scale, answer.backend, answer.status)
         if answer.status is not Status.OPTIMAL and self.stop not in (Stop.TIME, Stop.INTERRUPTED):
             self.stop = answer.stop
         if answer.stop is Stop.INTERRUPTED:
@@ -157,8 +157,9 @@ class _Proof:
 
     def _listed(self, row: int) -> bool:
         """Settle a small layer by listing all its plans; whether that was possible."""
-        top = evaluate(self.instance, self.plan).max_load[row]
-        answer = enumeration.optimum(self.instance, row, bounds.most_replicas(self.instance), top)
+        deadline = self.context.deadline
+        most = bounds.most_replicas(self.instance)
+        answer = enumeration.optimum(self.instance, row, most, self.tops[row], may_compile=not deadline.limited)
         if answer is None:
             return False
         value, held = answer
@@ -175,7 +176,7 @@ class _Proof:
         most = bounds.most_replicas(instance)
         if instance.split == "free":
             return ones, ones  # free split has no counts: one term for each expert and GPU
-        limit = self.tops[row] * max(instance.speed)
+        limit = float(self.tops[row]) * max(instance.speed)
         per_replica = instance.floor_rule == "per_replica"
         loads = instance.loads[row].astype(float) if per_replica else instance.weights[row]
         least = np.clip(np.ceil(loads / limit * (1 - 1e-9)), 1, most).astype(np.int64) if limit > 0 else ones
@@ -190,14 +191,16 @@ class _Proof:
         if shares is not None and found.shares is not None:
             shares = (*shares[:row], found.shares[0], *shares[row + 1 :])
         better = Placement.of(slots, shares)
-        top = float(evaluate(self.instance, better).max_load[row])
+        top = evaluate(self.instance, better).max_load[row]
         if top < self.tops[row]:
             self.plan, self.tops[row] = better, top
 
     def _bound(self, row: int, value: float, backend: str, status: Status) -> None:
-        if value > float(self.floors[row].value):
-            certificate = {"kind": "solver", "backend": backend, "claim": str(status), "value": value}
-            self.floors[row] = LayerBound("solver", Fraction(value), certificate)
+        """Take a solver's bound over where it says more, never above the plan: solvers compute to 1e-9 or so."""
+        claim = min(Fraction(value), self.tops[row])
+        if claim > self.floors[row].value:
+            certificate = {"kind": "solver", "backend": backend, "claim": str(status), "value": float(claim)}
+            self.floors[row] = LayerBound("solver", claim, certificate)
 
 
 AUTO_SIZE = 32

@@ -170,7 +170,7 @@ class PlacementInstance:
         put("slots", shape.slots(self, slots, bool(uneven_slots), check))
         put("pin", checks.pairs("pin", pin, num_experts, num_gpus, check))
         put("forbid", checks.pairs("forbid", forbid, num_experts, num_gpus, check, any_expert=True))
-        put("name", str(name))
+        put("name", str(name).encode("utf-8", "backslashreplace").decode())  # file names may not be text
         put("llm", checks.facts("llm", llm, check))
         put("phase", checks.word("phase", phase, check))
         put("engine", checks.word("engine", engine, check))

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from moeopt.errors import InstanceError, PlanError
-from moeopt.placement import bounds, verify
+from moeopt.placement import bounds, enumeration, verify
 from moeopt.placement.document import read_instance
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
-from moeopt.placement.plan_document import SCHEMA, LayerPlan, ResultDocument, as_plan, read_result
-from moeopt.result import Contradiction, Result, Status, Stop, relative_gap
+from moeopt.placement.plan_document import SCHEMA, Certificate, LayerPlan, ResultDocument, as_plan, read_result
+from moeopt.result import SOLVER_TOLERANCE, Contradiction, Result, Status, Stop, relative_gap
 
 TOLERANCE = 1e-9
 """Relative difference up to which a stated number and the recomputed one are the same."""
@@ -248,6 +249,7 @@ def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: 
         if proof.kind == "solver":
             if document.bound_kind != "solver":
                 yield f"layer {layer.layer}: the bound is a solver's claim, bound_kind says {document.bound_kind}"
+            yield from _claim_faults(instance, row, layer, proof)
             continue
         try:
             value = float(bounds.check(instance, row, proof.model_dump(exclude={"layer"})))
@@ -258,6 +260,26 @@ def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: 
         if layer.lower_bound > value * (1 + TOLERANCE):
             stated = f"lower_bound says {layer.lower_bound}"
             yield f"layer {layer.layer}: {stated}, its {proof.kind} certificate gives {value}"
+
+
+def _claim_faults(instance: PlacementInstance, row: int, layer: LayerPlan, proof: Certificate) -> Iterator[str]:
+    """A solver's claim cannot be re-checked, but it can contradict the plan, or a proof of our own."""
+    claim = proof.model_dump().get("value")
+    if not isinstance(claim, int | float) or isinstance(claim, bool) or not (math.isfinite(claim) and claim >= 0):
+        yield f"layer {layer.layer}: the solver's certificate claims {claim!r}, not a bound"
+    elif not _close(layer.lower_bound, claim):
+        yield f"layer {layer.layer}: lower_bound says {layer.lower_bound}, the solver's certificate {claim}"
+    most = bounds.most_replicas(instance)
+    if enumeration.applies(instance, most):
+        known = enumeration.optimum(instance, row, most, Fraction(layer.max_load))
+        if known is not None and layer.lower_bound > float(known[0]) * (1 + SOLVER_TOLERANCE):
+            yield f"layer {layer.layer}: lower_bound says {layer.lower_bound}, a plan of {float(known[0])} exists"
+
+
+def claimed_layers(document: ResultDocument) -> list[int]:
+    """Layers whose bound is a solver's claim, which nothing here can re-check."""
+    proofs = [] if document.certificate is None else document.certificate.layers
+    return [proof.layer for proof in proofs if proof.kind == "solver"]
 
 
 def _breaks_rules(document: ResultDocument, instance: PlacementInstance, row: int) -> bool:
@@ -293,4 +315,4 @@ def _close(said: float, value: float) -> bool:
     return abs(said - value) <= TOLERANCE * max(abs(said), abs(value))
 
 
-__all__ = ["SCHEMA", "ResultDocument", "as_plan", "document_faults", "read_result"]
+__all__ = ["SCHEMA", "ResultDocument", "as_plan", "claimed_layers", "document_faults", "read_result"]

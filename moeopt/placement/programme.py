@@ -181,7 +181,8 @@ class _Writer:
             for g in self.gpus:
                 self.row_of(f"held_{e}_{g}", [(self.y[e, g], 1.0), *((p[g, r], -1.0) for r in choices)], "==", 0.0)
         for g in self.gpus:
-            self.row_of(f"cost_{g}", [(top, instance.speed[g]), *((v, -c) for v, c in costs[g])], ">=", 0.0)
+            speed = instance.speed[g]  # on this side, for a solver judges rows by absolute tolerances
+            self.row_of(f"cost_{g}", [(top, 1.0), *((v, -c / speed) for v, c in costs[g])], ">=", 0.0)
 
     def _piece(self, expert: int, count: int) -> float:
         if self.instance.floor_rule == "per_expert":
@@ -198,14 +199,15 @@ class _Writer:
                 self.row_of(f"host_{e}_{g}", [(x[e, g], 1.0), (self.y[e, g], -1.0)], "<=", 0.0)
         per_replica = instance.floor_rule == "per_replica" and self.floor > 0
         for g in self.gpus:
-            terms: list[tuple[Any, float]] = [(top, instance.speed[g])]
+            speed = instance.speed[g]
+            terms: list[tuple[Any, float]] = [(top, 1.0)]
             for e in self.experts:
                 if not per_replica:
-                    terms.append((x[e, g], -max(self.loads[e], self.floor)))
+                    terms.append((x[e, g], -max(self.loads[e], self.floor) / speed))
                     continue
                 t = self.variable(f"t_{e}_{g}", 0.0, None)
-                self.row_of(f"load_{e}_{g}", [(t, 1.0), (x[e, g], -self.loads[e])], ">=", 0.0)
-                self.row_of(f"floor_{e}_{g}", [(t, 1.0), (self.y[e, g], -self.floor)], ">=", 0.0)
+                self.row_of(f"load_{e}_{g}", [(t, 1.0), (x[e, g], -self.loads[e] / speed)], ">=", 0.0)
+                self.row_of(f"floor_{e}_{g}", [(t, 1.0), (self.y[e, g], -self.floor / speed)], ">=", 0.0)
                 terms.append((t, -1.0))
             self.row_of(f"cost_{g}", terms, ">=", 0.0)
 
@@ -261,7 +263,8 @@ def start_values(model: Model, plan: Placement) -> dict[str, float]:
             values[f"{before}x_{e}_{g}"] = share
             if f"{before}t_{e}_{g}" in values:
                 load = float(instance.loads[row, e]) * share
-                values[f"{before}t_{e}_{g}"] = max(load, float(instance.floor) * values[f"{before}y_{e}_{g}"]) / size
+                floor = float(instance.floor) * values[f"{before}y_{e}_{g}"]
+                values[f"{before}t_{e}_{g}"] = max(load, floor) / size / instance.speed[g]
         if instance.hierarchical and instance.groups is not None:
             for e, g in pairs:
                 values[f"{before}u_{instance.groups[e]}_{instance.node[g]}"] = 1.0

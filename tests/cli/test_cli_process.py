@@ -263,3 +263,19 @@ def test_a_policy_that_takes_too_long_is_told(process: Callable[..., Run], tmp_p
     run = process("compare", "loads.csv", *words, "--methods", "slow:slow", cwd=tmp_path)
     assert run.code == 0 and "stopped by TIME" in run.out
     assert "note: slow:slow: the policy took 0.4 s of 0.1 s allowed" in run.err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="shells close streams as POSIX has them")
+@pytest.mark.parametrize(("command", "code"), [("--version >&-", 0), ("place - --gpus 2 --slots 4 <&-", 2)])
+def test_closed_streams_are_no_fault_of_ours(command, code):
+    line = f"{sys.executable} -m moeopt {command}"
+    run = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert (run.returncode, "Traceback" in run.stderr) == (code, False)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_standard_output_is_said_and_is_no_fault_of_ours():
+    line = f"{sys.executable} -m moeopt info methods > /dev/full"
+    run = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "standard output cannot be written" in run.stderr and "Traceback" not in run.stderr

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from moeopt import placement
-from moeopt.backends import LinearModel, read_back, solve_model, write_lp
+from moeopt.backends import LinearModel, available_backends, read_back, solve_model, write_lp
 from moeopt.limits import Limits
 from moeopt.placement import bounds, enumeration, exact
 from moeopt.placement.document import load_instance
@@ -120,7 +120,7 @@ def test_exported_programme_is_recreated_byte_for_byte_and_solved_by_others_to_t
     solver.readModel(str(ROOT / "models" / "placement.lp"))
     solver.run()
     assert solver.getInfo().objective_function_value == pytest.approx(OPTIMA["pair"])
-    for backend in ("cbc", "scipy"):
+    for backend in {"cbc", "scipy"} & set(available_backends()):
         answer = solve_model(LinearModel.from_pulp(problem), backend=backend)
         assert answer.objective == pytest.approx(OPTIMA["pair"])
 
@@ -130,6 +130,19 @@ def test_counts_of_a_billion_are_solved_as_well_as_small_ones() -> None:
     assert result.objective == pytest.approx(1_000_000_002, rel=1e-8)
     value, _ = programme_value(PlacementInstance([[3, 1, 10**9, 10**9, 2, 5]], gpus=3, slots=6), "highs")
     assert value == pytest.approx(1_000_000_002, rel=1e-6)
+
+
+@pytest.mark.parametrize("split", ["even", "free"])
+@pytest.mark.parametrize("speed", [1e-9, 1e9])
+def test_speeds_far_from_one_are_solved_as_well_as_ordinary_ones(speed: float, split: str) -> None:
+    """Rows were written as speed times C, which a solver's absolute tolerance took for nothing at 1e-9."""
+    loads = [[7, 1, 2, 9], [1, 12, 12, 1]]
+    rules = {"slots": [3, 3], "split": split, "floor_rule": "per_replica", "floor_tokens": 0.5}
+    plain = placement.solve(PlacementInstance(loads, **rules, speed=[1.0, 0.5]), method="exact")
+    scaled = placement.solve(PlacementInstance(loads, **rules, speed=[speed, 0.5 * speed]), method="exact")
+    assert plain.status is scaled.status is Status.OPTIMAL
+    assert plain.objective is not None
+    assert scaled.objective == pytest.approx(plain.objective / speed, rel=1e-6)
 
 
 def test_exact_keeps_the_searchs_plan_and_says_so_when_time_runs_out() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from moeopt import placement
 from moeopt.errors import InstanceError
-from moeopt.placement import PlacementInstance
-from moeopt.placement.load_plan import document_faults, read_result
+from moeopt.placement import PlacementInstance, bounds
+from moeopt.placement.load_plan import claimed_layers, document_faults, read_result
 
 
 def document_of(instance: PlacementInstance, method: str) -> dict[str, Any]:
@@ -50,3 +50,39 @@ def test_odd_values_in_the_embedded_instance_are_faults_or_named_errors(field: s
         assert document_faults(read_result(document), [[8, 4, 2, 2]])
     except InstanceError as error:
         assert field in str(error)
+
+
+def claimed(value: object) -> dict[str, Any]:
+    """A poor plan that calls itself optimal on a solver's word."""
+    document = document_of(PlacementInstance([[10, 9, 8, 7, 6, 5, 4, 30]], gpus=4, slots=12), "contiguous")
+    layer = document["solution"]["layers"][0]
+    layer |= {"lower_bound": layer["max_load"], "gap": 0.0}
+    document |= {"lower_bound": document["objective"], "gap": 0.0, "gap_worst_layer": 0.0, "status": "OPTIMAL"}
+    document |= {"bound_kind": "solver", "certificate": {"layers": [{"layer": 0, "kind": "solver", "value": value}]}}
+    return document
+
+
+def test_a_solvers_false_claim_is_refuted_where_a_better_plan_can_be_found() -> None:
+    found = document_faults(read_result(claimed(39.0)), [[10, 9, 8, 7, 6, 5, 4, 30]])
+    assert found == ["layer 0: lower_bound says 39.0, a plan of 20.0 exists"]
+
+
+@pytest.mark.parametrize("value", [None, "nonsense", -5, 38.0])
+def test_a_solvers_claim_has_to_be_a_number_and_the_bound(value: object) -> None:
+    found = document_faults(read_result(claimed(value)), [[10, 9, 8, 7, 6, 5, 4, 30]])
+    assert any("the solver's certificate" in fault for fault in found)
+
+
+def test_layers_with_a_solvers_claim_are_listed() -> None:
+    assert claimed_layers(read_result(claimed(39.0))) == [0]
+
+
+@pytest.mark.parametrize("number", ["1e30000000", "9" * 5000, "1/0", "0x1", " 1"])
+def test_numbers_that_would_keep_verify_busy_prove_nothing(number: str) -> None:
+    instance = PlacementInstance([[3, 3, 2, 2, 2, 0]], gpus=2, slots=6)
+    for certificate in (
+        {"kind": "enumeration", "value": number},
+        {"kind": "pigeonhole", "threshold": number, "experts": []},
+    ):
+        with pytest.raises(ValueError, match="proves nothing"):
+            bounds.check(instance, 0, certificate)
