@@ -15,8 +15,8 @@ from moeopt.placement.instance import PlacementInstance
 
 MOST_DEALS = 20_000
 """More deals than this are not listed."""
-MOST_ENTRIES = 8_000_000
-"""Nor are deals whose subsets of groups have more (layer, subset, expert) entries: 64 MB a table."""
+MOST_ENTRIES = 2_000_000
+"""Nor are deals whose subsets of groups have more (layer, subset, expert) entries: half a second and 16 MB a table."""
 
 Deal = tuple[tuple[int, ...], ...]
 """Per node the groups it gets."""

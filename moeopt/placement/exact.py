@@ -44,7 +44,7 @@ def prove(instance: PlacementInstance, context: Context, outcome: Outcome[Placem
     if instance.split == "free" and plan.shares is None:
         from moeopt.placement.shares import with_best_shares
 
-        plan = with_best_shares(instance, plan)
+        plan = with_best_shares(instance, plan, context.deadline)
     floors = list(outcome.bounds) if outcome.bounds is not None else bounds.cheap(instance)
     tops = list(evaluate(instance, plan).max_load)
     floors = [bounds.tighten(instance, floor, row, float(tops[row]), gap) for row, floor in enumerate(floors)]

@@ -69,7 +69,9 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         if instance.split == "free" and plan.shares is None:
             from moeopt.placement.shares import with_best_shares
 
-            plan = with_best_shares(instance, plan)
+            plan = with_best_shares(instance, plan, context.deadline)
+            if context.deadline.passed():
+                notes.append("the time was up before every layer had its best shares: the others have even parts")
         judged = verify.evaluate(instance, plan)
         if context.warm_start is not None:
             warm = context.warm_start

@@ -6,15 +6,16 @@ from collections import Counter
 
 import numpy as np
 
+from moeopt.limits import Deadline
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement, Share
 from moeopt.placement.verify import evaluate
 
 
-def with_best_shares(instance: PlacementInstance, plan: Placement) -> Placement:
+def with_best_shares(instance: PlacementInstance, plan: Placement, deadline: Deadline | None = None) -> Placement:
     """The same slots with the shares that make the busiest GPU cheapest; the referee checks what comes out.
 
-    Even parts stay where the programme, which is exact to 1e-9 only, finds nothing better.
+    Even parts stay where the programme, which is exact to 1e-9 only, finds nothing better, and where time is up.
 
     Raises
     ------
@@ -23,7 +24,12 @@ def with_best_shares(instance: PlacementInstance, plan: Placement) -> Placement:
     """
     even = evaluate(instance, Placement(plan.slot_expert)).max_load
     rows = plan.slot_expert.tolist()
-    best = Placement.of(rows, [_layer_shares(instance, row, held) for row, held in enumerate(rows)])
+    deadline = Deadline(None) if deadline is None else deadline
+    chosen = [
+        _even_shares(instance, held) if deadline.passed() else _layer_shares(instance, row, held)
+        for row, held in enumerate(rows)
+    ]
+    best = Placement.of(rows, chosen)
     found = evaluate(instance, best).max_load
     assert best.shares is not None
     shares = [
