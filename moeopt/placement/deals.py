@@ -36,7 +36,7 @@ def alike(instance: PlacementInstance) -> bool:
     """Whether all nodes have the same slots and speeds, in any order of their GPUs."""
     kinds = set()
     for node in instance.node_ids:
-        gpus = [gpu for gpu, home in enumerate(instance.node) if home == node]
+        gpus = gpus_of_node(instance, node)
         kinds.add(tuple(sorted((instance.slots[gpu], instance.speed[gpu]) for gpu in gpus)))
     return len(kinds) == 1
 

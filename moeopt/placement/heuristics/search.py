@@ -61,6 +61,7 @@ class _Run:
     held: NDArray[np.int64] = field(init=False)
     cost: NDArray[np.float64] = field(init=False)
     bounds: list[lower.LayerBound] = field(default_factory=list)
+    ranked: list[lower.RankedDeals] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     incumbents: list[tuple[float, float]] = field(default_factory=list)
     rounds: int = 0
@@ -107,7 +108,11 @@ class _Run:
             better = cost < self.cost
             self.held = np.where(better[:, None], other, self.held)
             self.cost = np.where(better, cost, self.cost)
-        self.bounds = lower.cheap(instance)
+        if deals.enumerable(instance):  # the same bounds as `cheap`, and the order of the deals for stage two
+            self.ranked = lower.rank_deals(instance, list(range(instance.num_layers)))
+            self.bounds = [ranked.bound for ranked in self.ranked]
+        else:
+            self.bounds = lower.cheap(instance)
         self._incumbent()
 
     def stage_two(self) -> None:
@@ -115,7 +120,7 @@ class _Run:
         deadline = self.context.deadline
         self.engine = engine(deadline)
         self._note_interpreter()
-        if self.instance.hierarchical and not deals.enumerable(self.instance):
+        if self.instance.hierarchical and not self.ranked:
             self.notes.append(
                 "nodes differ, or groups can be dealt to them in too many ways to list: only the largest-first deal "
                 "is searched, and the bound is that of a placement without groups"
@@ -181,9 +186,9 @@ class _Run:
     def _deals(self, row: int) -> list[tuple[float, deals.Deal]]:
         """The most promising deals of a layer with their bounds; where they cannot be listed, the incumbent's own."""
         instance = self.instance
-        if not deals.enumerable(instance):
+        if not self.ranked:
             return [(0.0, self._deal_of(row))]
-        ranked = lower.rank_deals(instance, [row])[0]
+        ranked = self.ranked[row]
         subsets = deals.subsets(instance)
         value = dict(zip(subsets, ranked.subset_values, strict=True))
         everything = deals.all_deals(len(set(instance.groups or ())), len(instance.node_ids))
