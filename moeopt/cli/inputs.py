@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.options import Shape
+from moeopt.cli.running import gpus_of_nodes, read_current
 from moeopt.cli.say import Say
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation, Violations
@@ -85,11 +86,16 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
         say.note(f"{path}: {note}")
     wanted = None if shape.layers is None else _layer_ids(shape.layers, table, check)
     arguments = shape.instance_fields(check)
+    if shape.lost_nodes is not None:
+        dead = gpus_of_nodes(shape.lost_nodes, arguments.get("nodes", 1), arguments.get("gpus"), check)
+        arguments["lost"] = [*arguments.get("lost", ()), *dead]
     check.raise_if_any()
     loads, layers = table.loads, list(table.layers)
     if wanted is not None:
         rows = [layers.index(layer) for layer in wanted]
         loads, layers = loads[rows], wanted
+    if shape.current is not None:
+        arguments |= read_current(shape.current, layers)
     steps = shape.steps if shape.steps is not None else table.steps
     arguments.setdefault("name", name or name_of(path))
     try:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from moeopt.cli import units
+from moeopt.cli.rules import FurtherRules
 from moeopt.errors import Violations
 from moeopt.limits import Limits
 
@@ -15,7 +16,7 @@ SHAPE, RULES, SOLVING, OUTPUT = "Shape", "Rules of the placement", "Solving", "O
 
 
 @dataclass(frozen=True)
-class Shape:
+class Shape(FurtherRules):
     """What turns a table of loads into a placement instance; refused beside an instance document."""
 
     gpus: Annotated[int | None, typer.Option("--gpus", help="G, number of GPUs.", rich_help_panel=SHAPE)] = None
@@ -55,7 +56,9 @@ class Shape:
     ] = None
     split: Annotated[
         str | None,
-        typer.Option("--split", help="even (default): replicas get equal parts; free: any.", rich_help_panel=RULES),
+        typer.Option(
+            "--split", help="even (default), free, sglang-static, sglang-static-node or random.", rich_help_panel=RULES
+        ),
     ] = None
     fill: Annotated[
         str | None,
@@ -105,7 +108,7 @@ class Shape:
 
     def instance_fields(self, check: Violations) -> dict[str, Any]:
         """Arguments of `PlacementInstance`, `layers` and `steps` left aside; notes what cannot be understood."""
-        found: dict[str, Any] = {}
+        found = self.further_fields(check)
         for key in ("gpus", "group_rule", "floor_tokens", "floor_rule", "split", "fill", "phase", "engine", "name"):
             if getattr(self, key) is not None:
                 found[key] = getattr(self, key)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from moeopt.errors import Violations
 
-SECONDS: Mapping[str, float] = {"": 1, "us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600}
+SECONDS: Mapping[str, float] = {"": 1, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600}
 BYTES: Mapping[str, float] = {
     "": 1,
     "B": 1,
@@ -37,7 +37,7 @@ def seconds(field: str, text: str, check: Violations) -> float | None:
     >>> seconds("--time-limit", "500ms", Violations())
     0.5
     >>> check = Violations(); seconds("--time-limit", "5x", check); print(check.found[0])
-    --time-limit = 5x: must be a number and a unit of us, ms, s, min, h. A bare number is seconds: 5 or 5s.
+    --time-limit = 5x: must be a number and a unit of ns, us, ms, s, min, h. A bare number is seconds: 5 or 5s.
     """
     return _with_unit(field, text, SECONDS, "A bare number is seconds: 5 or 5s", check)
 

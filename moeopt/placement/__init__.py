@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from moeopt.placement import exact
 from moeopt.placement.heuristics import eplb, fold, search, simple
 from moeopt.placement.instance import PlacementInstance
@@ -16,6 +18,15 @@ from moeopt.placement.plan import Placement
 from moeopt.placement.problem import PROBLEM, house
 from moeopt.placement.verify import Evaluation, faults
 from moeopt.registry import Method
+
+KNOWN_TO_ALL: frozenset[str] = frozenset()
+"""Further rules (`PlacementInstance.extras`) that every method lives with, as the referee alone has to know them."""
+
+
+def _unknown(instance: PlacementInstance, knows: Iterable[str] = ()) -> str | None:
+    """Why a method that knows these further rules does not apply."""
+    strange = sorted(instance.extras - KNOWN_TO_ALL - frozenset(knows))
+    return f"it does not know these rules: {', '.join(strange)}" if strange else None
 
 
 def _flat_only(instance: PlacementInstance) -> str | None:
@@ -25,7 +36,19 @@ def _flat_only(instance: PlacementInstance) -> str | None:
 
 
 def _no_pins(instance: PlacementInstance) -> str | None:
-    return "it knows no pin and no forbid; use search" if instance.constrained else None
+    return "it knows no pin and no forbid; use search" if instance.constrained else _unknown(instance)
+
+
+def _two_slots(instance: PlacementInstance) -> str | None:
+    return fold.applies(instance) or _unknown(instance)
+
+
+def _raw(instance: PlacementInstance) -> str | None:
+    return eplb.raw_applies(instance) or _unknown(instance)
+
+
+def _searched(instance: PlacementInstance) -> str | None:
+    return search.applies(instance) or _unknown(instance)
 
 
 for _method in (
@@ -34,11 +57,11 @@ for _method in (
     Method("snake", simple.snake, "replicas by load, dealt to and fro", "baseline", _flat_only),
     Method("lpt", eplb.lpt, "greedy counts, largest first, no doubles", "heuristic", _no_pins),
     Method("eplb", eplb.eplb, "the public rule, doubles swapped away", "heuristic", _no_pins),
-    Method("eplb_raw", eplb.eplb_raw, "the public rule to the slot, in float32", "baseline", eplb.raw_applies),
-    Method("fold", fold.fold, "two slots a GPU: heaviest with lightest", "heuristic", fold.applies),
-    Method("search", search.search, "counts and packing together, never worse than eplb", "heuristic", search.applies),
-    Method("exact", exact.solve_exact, "search, then a mixed-integer programme", "exact when it ends", search.applies),
-    Method("auto", exact.solve_auto, "search; exact where a layer is small and open", "as reached", search.applies),
+    Method("eplb_raw", eplb.eplb_raw, "the public rule to the slot, in float32", "baseline", _raw),
+    Method("fold", fold.fold, "two slots a GPU: heaviest with lightest", "heuristic", _two_slots),
+    Method("search", search.search, "counts and packing together, never worse than eplb", "heuristic", _searched),
+    Method("exact", exact.solve_exact, "search, then a mixed-integer programme", "exact when it ends", _searched),
+    Method("auto", exact.solve_auto, "search; exact where a layer is small and open", "as reached", _searched),
 ):
     house(_method)
 

@@ -85,6 +85,15 @@ def number(
     return 1.0
 
 
+def fraction(field: str, value: Any, check: Violations) -> float:
+    """A number in [0, 1)."""
+    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool | np.bool_)
+    if good and 0 <= value < 1:
+        return float(value)
+    check.add(field, value, rule="must be at least 0 and below 1", fix="Use 0.9")
+    return 0.0
+
+
 def memory(expert_bytes: Any, memory_bytes: Any, check: Violations) -> list[float] | float | None:
     """Bytes per GPU, as given; both fields or neither."""
     if (expert_bytes is None) != (memory_bytes is None):

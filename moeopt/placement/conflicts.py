@@ -26,6 +26,14 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
                     f"{share - total} experts too many"
                 )
                 found.append({"rule": "memory_bytes, groups", "message": message, "shortfall": share - total})
+    elif instance.num_slots < instance.num_experts and (instance.lost or instance.retire):
+        left = instance.num_gpus - len({*instance.lost, *instance.retire})
+        short = instance.num_experts - instance.num_slots
+        message = (
+            f"the {left} GPUs that are left have {instance.num_slots} slots, {instance.num_experts} experts need one "
+            f"each: {short} experts too many"
+        )
+        found.append({"rule": "lost, retire, slots", "message": message, "shortfall": short})
     elif instance.num_slots < instance.num_experts:
         assert instance.memory_bytes is not None and instance.expert_bytes is not None
         needed = instance.num_experts * instance.expert_bytes

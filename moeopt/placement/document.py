@@ -19,14 +19,17 @@ class InstanceDocument(BaseModel):
 
     schema_: Literal["moeopt/placement-instance/1"] = Field(alias="schema")
     name: str = ""
-    loads: list[list[int | float]] | str = Field(
-        description="L rows of E tokens; or the name of a loads file beside the document, FILE or FILE.npz:KEY"
+    loads: list[list[int | float]] | list[list[list[int | float]]] | str = Field(
+        description="L rows of E tokens, or W windows of them; or the name of a loads file beside the document, "
+        "FILE or FILE.npz:KEY"
     )
     layers: list[int] | None = Field(None, description="L layer ids")
-    steps: int = Field(1, description="forward passes the loads were summed over")
+    steps: int | list[int] = Field(1, description="forward passes the loads were summed over, of each window")
+    combine: Literal["worst", "mean", "cvar"] = Field("worst", description="how windows become one figure")
+    alpha: float = Field(0.9, description="cvar: the mean of the worst 1 - alpha of the windows")
     floor_tokens: float = Field(0.0, description="tokens per pass below which an expert gets no faster")
     floor_rule: Literal["per_expert", "per_replica"] = "per_expert"
-    split: Literal["even", "free"] = "even"
+    split: Literal["even", "free", "sglang-static", "sglang-static-node", "random"] = "even"
     fill: Literal["all", "at_most"] = "all"
     distinct: bool = True
     gpus: int | None = Field(None, description="G; may be left out where a field has one entry a GPU")
@@ -43,6 +46,23 @@ class InstanceDocument(BaseModel):
     expert_bytes: float | None = None
     memory_bytes: float | list[float] | None = None
     names: list[str] | None = Field(None, description="E unique expert names")
+    current: list[list[int]] | None = Field(None, description="L rows of S0 experts: the running plan, -1 is empty")
+    current_gpu: list[int] | None = Field(None, description="S0 GPU ids of the slots of the running plan")
+    max_moves: int | None = Field(None, description="most (expert, GPU) pairs that may be new, in all")
+    max_moves_per_layer: int | None = None
+    move_cost: float = Field(0.0, description="tokens that a moved replica is worth")
+    lost: list[int] = Field(default_factory=list, description="GPUs that died with all they held")
+    retire: list[int] = Field(default_factory=list, description="GPUs to be emptied")
+    min_replicas: int | list[int] = Field(1, description="least replicas of every expert, or of each")
+    survive_nodes: int = Field(0, description="every expert lies on at least one node more than this")
+    c_slot: float | None = Field(None, description="seconds per slot touched in a pass")
+    c_tok: float | None = Field(None, description="seconds per token")
+    token_bytes: float | None = None
+    recv_bytes_per_s: float | list[float] | None = Field(None, description="what a GPU receives, one rate or G")
+    shared: Literal["replicated", "fused", "hosted"] | None = Field(None, description="where shared experts lie")
+    num_shared: int = 1
+    top_k: int | None = Field(None, description="experts a token selects")
+    batch_tokens: int | None = Field(None, description="tokens a GPU has in one step")
     llm: dict[str, Any] | None = None
     phase: str | None = None
     engine: str | None = None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,11 +13,14 @@ from numpy.typing import NDArray
 
 from moeopt.documents import sha256, whole
 from moeopt.errors import Violations
-from moeopt.kernels.counts import greedy_counts
-from moeopt.placement import checks, shape
-from moeopt.workload.table import Loads, as_loads
+from moeopt.placement import checks, rules, shape
+from moeopt.placement.derived import Derived
+from moeopt.workload.table import Loads
 
-Split = Literal["even", "free"]
+Split = Literal["even", "free", "sglang-static", "sglang-static-node", "random"]
+SPLITS: tuple[Split, ...] = ("even", "free", "sglang-static", "sglang-static-node", "random")
+Combine = Literal["worst", "mean", "cvar"]
+Shared = Literal["replicated", "fused", "hosted"]
 Fill = Literal["all", "at_most"]
 FloorRule = Literal["per_expert", "per_replica"]
 GroupRule = Literal["auto", "hierarchical"]
@@ -27,13 +29,14 @@ SCHEMA = "moeopt/placement-instance/1"
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class PlacementInstance:
+class PlacementInstance(Derived):
     """Where may the replicas of each expert go, and what does each placement cost?
 
     Parameters
     ----------
     loads
-        (L, E) tokens routed to each expert of each layer over `steps` forward passes; finite, >= 0.
+        (L, E) tokens routed to each expert of each layer over `steps` forward passes; finite, >= 0. Or (W, L, E):
+        W windows, each planned for; `loads` is then their sum, and `window_loads` keeps them apart.
     gpus
         G, the number of GPUs; may be left out where `slots`, `speed` or `memory_bytes` has one entry a GPU.
     slots
@@ -48,7 +51,9 @@ class PlacementInstance:
         A kernel is as slow as if it had ``floor_tokens`` per pass: ``K = floor_tokens * steps``. ``per_expert``:
         an expert costs ``max(a_e, K)``, shared by its replicas; ``per_replica``: each replica costs at least K.
     split
-        ``even``: an expert's replicas get equal parts; ``free``: any parts, chosen by the solver.
+        ``even``: an expert's replicas get equal parts; ``free``: any parts, chosen by the solver; or what the engine
+        does: ``sglang-static`` (a source GPU uses one replica: its own, else they are dealt to the sources in turn),
+        ``sglang-static-node`` (own GPU, then own node, then the others), ``random`` (every token draws a replica).
     fill
         ``all``: every slot holds a replica (engines need it); ``at_most``: slots may stay empty.
     distinct
@@ -65,6 +70,26 @@ class PlacementInstance:
         E unique expert names.
     layers
         L layer ids of the LLM.
+    combine, alpha
+        How the windows of a layer become one figure: ``worst``, ``mean`` or ``cvar``, the mean of the worst
+        ``1 - alpha`` of them.
+    current, current_gpu
+        (L, S0) expert in each slot of the running plan, -1 empty; GPU of each of its slots (default: as `slots`).
+    max_moves, max_moves_per_layer, move_cost
+        Most (expert, GPU) pairs that may be new, in all and in a layer; tokens that one of them is worth.
+    lost, retire
+        GPUs that died, with all they held; GPUs to be emptied, which can still be read from. They get no slots.
+    min_replicas, survive_nodes
+        Least replicas of an expert, one number or E; every expert lies on at least ``survive_nodes + 1`` nodes.
+    c_slot, c_tok
+        Seconds per slot touched in a pass and per token: plans are then priced in seconds too.
+    token_bytes, recv_bytes_per_s
+        Bytes of one token and what a GPU receives, one rate or G: receiving slows a GPU down (needs `c_tok`).
+    shared, num_shared, top_k
+        Shared experts: ``replicated`` on every GPU beside its slots, ``fused`` (in a slot of every GPU) or
+        ``hosted`` (further experts that every token selects); how many; experts a token selects.
+    batch_tokens
+        Tokens a GPU has in one step, for the noise that no plan can remove.
     name, llm, phase, engine
         Carried into plans: a label, facts of the LLM, ``prefill`` or ``decode``, the serving engine.
 
@@ -81,15 +106,21 @@ class PlacementInstance:
     """
 
     loads: Loads
+    window_loads: Loads | None
     layers: tuple[int, ...]
     steps: int
+    window_steps: tuple[int, ...]
+    combine: Combine
+    alpha: float
     floor_tokens: float
     floor_rule: FloorRule
     split: Split
     fill: Fill
     distinct: bool
     slots: tuple[int, ...]
+    slots_before: tuple[int, ...]
     speed: tuple[float, ...]
+    given_speed: tuple[float, ...]
     node: tuple[int, ...]
     groups: tuple[int, ...] | None
     group_rule: GroupRule
@@ -98,6 +129,23 @@ class PlacementInstance:
     expert_bytes: float | None
     memory_bytes: tuple[float, ...] | None
     names: tuple[str, ...] | None
+    current: NDArray[np.int32] | None
+    current_gpu: tuple[int, ...] | None
+    max_moves: int | None
+    max_moves_per_layer: int | None
+    move_cost: float
+    lost: tuple[int, ...]
+    retire: tuple[int, ...]
+    min_replicas: tuple[int, ...]
+    survive_nodes: int
+    c_slot: float | None
+    c_tok: float | None
+    token_bytes: float | None
+    recv_bytes_per_s: tuple[float, ...] | None
+    shared: Shared | None
+    num_shared: int
+    top_k: int | None
+    batch_tokens: int | None
     name: str = field(compare=False)
     llm: Mapping[str, Any] | None
     phase: str | None
@@ -112,7 +160,9 @@ class PlacementInstance:
         nodes: int | Sequence[int] = 1,
         groups: int | Sequence[int] | None = None,
         group_rule: GroupRule = "auto",
-        steps: int = 1,
+        steps: int | Sequence[int] = 1,
+        combine: Combine = "worst",
+        alpha: float = 0.9,
         floor_tokens: float = 0.0,
         floor_rule: FloorRule = "per_expert",
         split: Split = "even",
@@ -126,6 +176,23 @@ class PlacementInstance:
         memory_bytes: float | Sequence[float] | None = None,
         names: Sequence[str] | None = None,
         layers: Sequence[int] | None = None,
+        current: Any = None,
+        current_gpu: Sequence[int] | None = None,
+        max_moves: int | None = None,
+        max_moves_per_layer: int | None = None,
+        move_cost: float = 0.0,
+        lost: Sequence[int] = (),
+        retire: Sequence[int] = (),
+        min_replicas: int | Sequence[int] = 1,
+        survive_nodes: int = 0,
+        c_slot: float | None = None,
+        c_tok: float | None = None,
+        token_bytes: float | None = None,
+        recv_bytes_per_s: float | Sequence[float] | None = None,
+        shared: Shared | None = None,
+        num_shared: int = 1,
+        top_k: int | None = None,
+        batch_tokens: int | None = None,
         name: str = "",
         llm: Mapping[str, Any] | None = None,
         phase: str | None = None,
@@ -136,19 +203,22 @@ class PlacementInstance:
         def put(key: str, value: object) -> None:  # the class is frozen
             object.__setattr__(self, key, value)
 
-        table = as_loads(loads, check, layers=layers)
+        table, window_loads = rules.windows(loads, check, layers)
         for key, value, allowed in (
             ("group_rule", group_rule, ("auto", "hierarchical")),
             ("floor_rule", floor_rule, ("per_expert", "per_replica")),
-            ("split", split, ("even", "free")),
+            ("split", split, SPLITS),
             ("fill", fill, ("all", "at_most")),
+            ("combine", combine, ("worst", "mean", "cvar")),
         ):
             checks.choice(key, value, allowed, check)
             put(key, value)
         for key, flag in (("distinct", distinct), ("uneven_slots", uneven_slots)):
             if not isinstance(flag, bool | np.bool_):
                 check.add(key, flag, rule="must be true or false", fix="Use true or false")
-        put("steps", checks.whole("steps", steps, 1, check))
+        put("window_steps", rules.steps(steps, 1 if window_loads is None else len(window_loads), check))
+        put("steps", sum(self.window_steps))
+        put("alpha", checks.fraction("alpha", alpha, check))
         put("floor_tokens", checks.number("floor_tokens", floor_tokens, check))
         put("distinct", isinstance(distinct, bool | np.bool_) and bool(distinct))
         check.raise_if_any()
@@ -158,142 +228,105 @@ class PlacementInstance:
         num_gpus = checks.num_gpus(gpus, slots, speed, memory, check)
         check.raise_if_any()
         put("loads", table)
+        put("window_loads", window_loads)
         put("layers", checks.layers(layers, num_layers, check))
         put("names", checks.names(names, num_experts, check))
-        put("speed", checks.speed(speed, num_gpus, check))
+        put("given_speed", checks.speed(speed, num_gpus, check))
+        self._put_prices(put, c_slot, c_tok, token_bytes, recv_bytes_per_s, num_gpus, check)
+        put("speed", rules.effective_speed(self.given_speed, self.c_tok, self.token_bytes, self.recv_bytes_per_s))
         put("node", checks.node(nodes, num_gpus, check))
         put("groups", checks.groups(groups, num_experts, check))
         put("expert_bytes", None if expert_bytes is None else float(expert_bytes))
         put("memory_bytes", checks.per_gpu_memory(memory, num_gpus, check))
         put("slots", ())
         check.raise_if_any()
-        put("slots", shape.slots(self, slots, bool(uneven_slots), check))
+        put("slots_before", shape.slots(self, slots, bool(uneven_slots), check))
+        put("slots", self.slots_before)
         put("pin", checks.pairs("pin", pin, num_experts, num_gpus, check))
         put("forbid", checks.pairs("forbid", forbid, num_experts, num_gpus, check, any_expert=True))
         put("name", str(name).encode("utf-8", "backslashreplace").decode())  # file names may not be text
         put("llm", checks.facts("llm", llm, check))
         put("phase", checks.word("phase", phase, check))
         put("engine", checks.word("engine", engine, check))
+        plan = rules.running_plan(current, current_gpu, self, check)
+        put("current", plan[0])
+        put("current_gpu", plan[1])
+        put("max_moves", rules.budget("max_moves", max_moves, current, check))
+        put("max_moves_per_layer", rules.budget("max_moves_per_layer", max_moves_per_layer, current, check))
+        put("move_cost", checks.number("move_cost", move_cost, check))
+        put("min_replicas", rules.min_replicas(min_replicas, num_experts, check))
+        put("survive_nodes", checks.whole("survive_nodes", survive_nodes, 0, check))
+        if shared is not None:
+            checks.choice("shared", shared, ("replicated", "fused", "hosted"), check)
+        put("shared", shared)
+        put("num_shared", checks.whole("num_shared", num_shared, 1, check))
+        put("top_k", rules.positive_or_none("top_k", top_k, check))
+        put("batch_tokens", rules.positive_or_none("batch_tokens", batch_tokens, check))
         check.raise_if_any()
         shape.refuse(self, check)
+        gone = rules.gone(lost, retire, num_gpus, check)
+        put("lost", gone[0])
+        put("retire", gone[1])
+        put("slots", tuple(0 if g in {*gone[0], *gone[1]} else n for g, n in enumerate(self.slots_before)))
         check.raise_if_any()
 
-    @property
-    def num_layers(self) -> int:
-        """L."""
-        return int(self.loads.shape[0])
+    def _put_prices(
+        self,
+        put: Callable[[str, object], None],
+        c_slot: Any,
+        c_tok: Any,
+        token_bytes: Any,
+        recv_bytes_per_s: Any,
+        num_gpus: int,
+        check: Violations,
+    ) -> None:
+        """Seconds per slot and token, and what receiving costs."""
+        put("c_slot", rules.price("c_slot", c_slot, check))
+        put("c_tok", rules.price("c_tok", c_tok, check))
+        size, rates = rules.receiving(token_bytes, recv_bytes_per_s, self.c_tok, num_gpus, check)
+        put("token_bytes", size)
+        put("recv_bytes_per_s", rates)
 
-    @property
-    def num_experts(self) -> int:
-        """E."""
-        return int(self.loads.shape[1])
-
-    @property
-    def num_gpus(self) -> int:
-        """G."""
-        return len(self.slots)
-
-    @property
-    def num_slots(self) -> int:
-        """S, over all GPUs."""
-        return sum(self.slots)
-
-    @property
-    def node_ids(self) -> tuple[int, ...]:
-        """Distinct node ids, ascending."""
-        return tuple(sorted(set(self.node)))
-
-    @property
-    def uniform(self) -> bool:
-        """All GPUs have equal slots and equal speed."""
-        return len(set(self.slots)) == 1 and len(set(self.speed)) == 1
-
-    @property
-    def hierarchical(self) -> bool:
-        """Groups are kept on one node each: given, more than one node, and dividing over the nodes."""
-        if self.groups is None or len(self.node_ids) == 1:
-            return False
-        return len(set(self.groups)) % len(self.node_ids) == 0
-
-    @property
-    def constrained(self) -> bool:
-        """Some (expert, GPU) pairs are pinned or forbidden."""
-        return bool(self.pin or self.forbid)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the rules turned into where that was not asked for."""
-        if self.groups is None or self.hierarchical or len(self.node_ids) == 1:
+    @cached_property
+    def windows(self) -> tuple[PlacementInstance, ...]:
+        """W instances of one window each; none where there is one window only."""
+        if self.window_loads is None:
             return ()
-        count = len(set(self.groups))
-        return (f"groups ignored (global placement): {count} groups do not divide over {len(self.node_ids)} nodes",)
-
-    @cached_property
-    def slot_start(self) -> NDArray[np.int64]:
-        """(G + 1,) first slot of each GPU in GPU-major order, and S at the end."""
-        return np.concatenate([[0], np.cumsum(self.slots)]).astype(np.int64)
-
-    @cached_property
-    def gpu_of_slot(self) -> NDArray[np.int64]:
-        """(S,) GPU of each slot."""
-        return np.repeat(np.arange(self.num_gpus), self.slots)
-
-    @cached_property
-    def floor(self) -> Fraction:
-        """K, the load floor in tokens over the window, exact."""
-        return Fraction(self.floor_tokens) * self.steps
-
-    @cached_property
-    def weights(self) -> NDArray[np.float64]:
-        """(L, E) ``w_e = max(a_e, K)``, the load each expert costs, in floating point."""
-        return np.maximum(self.loads.astype(np.float64), float(self.floor))
-
-    @cached_property
-    def greedy_counts(self) -> NDArray[np.int64]:
-        """(L, E) replicas by the greedy rule over all GPUs, at most one a GPU where they are distinct."""
-        usable = sum(count > 0 for count in self.slots)
-        return greedy_counts(self.weights, self.num_slots, usable if self.distinct else None)
-
-    @cached_property
-    def exact_loads(self) -> tuple[NDArray[Any], int, int]:
-        """Loads and K as whole numbers over one denominator: ``(a, K, denominator)``.
-
-        ``a`` is (L, E) int64 where sums of S entries fit, else Python ints in an object array.
-        """
-        denominator = self.floor.denominator  # a power of two, like that of every float
-        if self.loads.dtype == np.int64:
-            whole: NDArray[Any] = self.loads if denominator == 1 else self.loads.astype(object) * denominator
-        else:
-            ratios = [value.as_integer_ratio() for value in self.loads.ravel().tolist()]
-            denominator = max(denominator, *(bottom for _, bottom in ratios))
-            tops = [top * (denominator // bottom) for top, bottom in ratios]
-            whole = np.array(tops, dtype=np.int64 if max(tops) < 2**62 else object).reshape(self.loads.shape)
-        return whole, int(self.floor * denominator), denominator
-
-    @cached_property
-    def ideal(self) -> tuple[Fraction, ...]:
-        """L exact values ``sum_e w_e / sum_g speed_g``: the cost of every GPU in perfect balance."""
-        whole, floor, denominator = self.exact_loads
-        speed = sum(map(Fraction, self.speed))
-        fits = max(int(whole.max()), floor) * self.num_experts < 2**62
-        weights = np.maximum(whole if fits else whole.astype(object), floor)
-        return tuple(Fraction(int(total), denominator) / speed for total in weights.sum(axis=1))
+        found = []
+        for loads, passes in zip(self.window_loads, self.window_steps, strict=True):
+            one = copy.copy(self)
+            for name in [key for key in one.__dict__ if key not in self.__dataclass_fields__]:
+                del one.__dict__[name]  # what was computed for all windows together
+            table = np.ascontiguousarray(loads)
+            table.flags.writeable = False
+            for key, value in (
+                ("loads", table),
+                ("window_loads", None),
+                ("steps", passes),
+                ("window_steps", (passes,)),
+            ):
+                object.__setattr__(one, key, value)
+            found.append(one)
+        return tuple(found)
 
     def to_dict(self, *, with_loads: bool = True) -> dict[str, Any]:
-        """The document; every default is written out. Without loads it is what a plan embeds."""
+        """The document; the defaults of the plain problem are written out, further rules where they are in force.
+
+        Without loads it is what a plan embeds.
+        """
         document: dict[str, Any] = {"schema": SCHEMA, "name": self.name}
         if with_loads:
-            document["loads"] = self.loads.tolist()
+            document["loads"] = (self.loads if self.window_loads is None else self.window_loads).tolist()
         document |= {
             "layers": list(self.layers),
-            "steps": self.steps,
+            "steps": list(self.window_steps) if len(self.window_steps) > 1 else self.steps,
             "floor_tokens": self.floor_tokens,
             "floor_rule": self.floor_rule,
             "split": self.split,
             "fill": self.fill,
             "distinct": self.distinct,
-            "slots": list(self.slots),
-            "speed": list(self.speed),
+            "slots": list(self.slots_before),
+            "speed": list(self.given_speed),
             "nodes": list(self.node),
             "groups": None if self.groups is None else list(self.groups),
             "group_rule": self.group_rule,
@@ -306,15 +339,42 @@ class PlacementInstance:
             "phase": self.phase,
             "engine": self.engine,
         }
-        return document
+        return document | self._further_rules()
+
+    def _further_rules(self) -> dict[str, Any]:
+        """Document fields of rules that are in force."""
+        table = None if self.current is None else self.current.tolist()
+        rules_: dict[str, tuple[Any, Any]] = {  # value, and the value that means no such rule
+            "combine": (self.combine if self.window_loads is not None else "worst", "worst"),
+            "alpha": (self.alpha if self.combine == "cvar" else 0.9, 0.9),
+            "current": (table, None),
+            "current_gpu": (None if table is None else list(self.current_gpu or ()), None),
+            "max_moves": (self.max_moves, None),
+            "max_moves_per_layer": (self.max_moves_per_layer, None),
+            "move_cost": (self.move_cost, 0.0),
+            "lost": (list(self.lost), []),
+            "retire": (list(self.retire), []),
+            "min_replicas": (list(self.min_replicas), [1] * self.num_experts),
+            "survive_nodes": (self.survive_nodes, 0),
+            "c_slot": (self.c_slot, None),
+            "c_tok": (self.c_tok, None),
+            "token_bytes": (self.token_bytes, None),
+            "recv_bytes_per_s": (None if self.recv_bytes_per_s is None else list(self.recv_bytes_per_s), None),
+            "shared": (self.shared, None),
+            "num_shared": (self.num_shared, 1),
+            "top_k": (self.top_k, None),
+            "batch_tokens": (self.batch_tokens, None),
+        }
+        return {key: value for key, (value, absent) in rules_.items() if value != absent}
 
     @cached_property
     def sha256(self) -> str:
         """Digest of the canonical document with loads and without the name, so that file formats do not matter."""
         document = self.to_dict(with_loads=False)
         del document["name"]
-        rows = self.loads.tolist()
-        return sha256(document, loads=rows if self.loads.dtype == np.int64 else whole(rows))
+        table = self.loads if self.window_loads is None else self.window_loads
+        rows = table.tolist()
+        return sha256(document, loads=rows if table.dtype == np.int64 else whole(rows))
 
     def __eq__(self, other: object) -> bool:
         """Equal data; the name does not count."""

@@ -1,0 +1,61 @@
+"""The running plan of the command line: one of our plans, or a bare table of experts in slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from moeopt.documents import read_bytes, read_json
+from moeopt.errors import InstanceError, PlanError, Violation, Violations
+
+
+def read_current(path: str, layers: Sequence[int]) -> dict[str, Any]:
+    """Arguments ``current`` and ``current_gpu`` of an instance with these layer ids.
+
+    A plan is read layer by layer, by id, and says where its slots lie; a JSON or ``.npy`` table has one row a layer, in
+    the order of the loads.
+    """
+    from moeopt.placement.plan_document import SCHEMA, as_plan, read_result
+
+    if path.lower().endswith(".npy"):
+        from moeopt.workload.numpy_loads import parse_npy
+
+        check = Violations(path)
+        table = parse_npy(read_bytes(path), check)
+        check.raise_if_any()
+        assert table is not None
+        return {"current": table.loads}
+    document = read_json(read_bytes(path), path)
+    if not isinstance(document, dict):
+        return {"current": document}
+    if document.get("schema") != SCHEMA:
+        rule = f"is neither a plan ({SCHEMA}) nor a table of experts in slots"
+        raise InstanceError([Violation("--current", "", path, rule, "Give the file that place -o wrote")])
+    found = read_result(document, path)
+    try:
+        plan = as_plan(found, layers)
+    except PlanError as error:
+        rule = f"does not fit the loads: {'; '.join(error.faults[:5])}"
+        raise InstanceError(
+            [Violation("--current", "", path, rule, "Plan the layers that it has: --layers")]
+        ) from error
+    assert found.solution is not None
+    return {"current": plan.slot_expert, "current_gpu": found.solution.gpu_of_slot}
+
+
+def gpus_of_nodes(text: str, nodes: Any, num_gpus: int | None, check: Violations) -> list[int]:
+    """The GPUs of some nodes, from what was given for ``--nodes`` and ``--gpus``."""
+    from moeopt.cli import units
+    from moeopt.placement.checks import listed, node
+
+    wanted = units.ids("--lost-nodes", text, check)
+    count = len(nodes) if listed(nodes) else num_gpus
+    if count is None:
+        check.add("--gpus", "missing", rule="is needed beside --lost-nodes", fix="Give the number of GPUs")
+        return []
+    home = node(nodes, count, check)
+    for one in wanted:
+        if one not in home:
+            known = f"nodes run from {min(home)} to {max(home)}"
+            check.add("--lost-nodes", one, rule=known, fix="Give a node in that range")
+    return [gpu for gpu, where in enumerate(home) if where in wanted]

@@ -1,0 +1,166 @@
+"""What follows from the data of a placement instance: sizes, exact loads, ideals; computed when first asked for."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.kernels.counts import greedy_counts
+
+if TYPE_CHECKING:
+    from moeopt.workload.table import Loads
+
+
+class Derived:
+    """Properties of an instance; the fields they read are those of `PlacementInstance`."""
+
+    loads: Loads
+    steps: int
+    floor_tokens: float
+    distinct: bool
+    slots: tuple[int, ...]
+    speed: tuple[float, ...]
+    node: tuple[int, ...]
+    groups: tuple[int, ...] | None
+    pin: tuple[tuple[int, int], ...]
+    forbid: tuple[tuple[int | None, int], ...]
+    split: str
+    window_loads: Loads | None
+    current: NDArray[np.int32] | None
+    max_moves: int | None
+    max_moves_per_layer: int | None
+    move_cost: float
+    lost: tuple[int, ...]
+    retire: tuple[int, ...]
+    min_replicas: tuple[int, ...]
+    survive_nodes: int
+
+    @property
+    def num_layers(self) -> int:
+        """L."""
+        return int(self.loads.shape[0])
+
+    @property
+    def num_experts(self) -> int:
+        """E."""
+        return int(self.loads.shape[1])
+
+    @property
+    def num_gpus(self) -> int:
+        """G."""
+        return len(self.slots)
+
+    @property
+    def num_slots(self) -> int:
+        """S, over all GPUs."""
+        return sum(self.slots)
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """Distinct node ids, ascending."""
+        return tuple(sorted(set(self.node)))
+
+    @property
+    def uniform(self) -> bool:
+        """All GPUs have equal slots and equal speed."""
+        return len(set(self.slots)) == 1 and len(set(self.speed)) == 1
+
+    @property
+    def hierarchical(self) -> bool:
+        """Groups are kept on one node each: given, more than one node, and dividing over the nodes."""
+        if self.groups is None or len(self.node_ids) == 1:
+            return False
+        return len(set(self.groups)) % len(self.node_ids) == 0
+
+    @property
+    def constrained(self) -> bool:
+        """Some (expert, GPU) pairs are pinned or forbidden."""
+        return bool(self.pin or self.forbid)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the rules turned into where that was not asked for."""
+        if self.groups is None or self.hierarchical or len(self.node_ids) == 1:
+            return ()
+        count = len(set(self.groups))
+        return (f"groups ignored (global placement): {count} groups do not divide over {len(self.node_ids)} nodes",)
+
+    @cached_property
+    def slot_start(self) -> NDArray[np.int64]:
+        """(G + 1,) first slot of each GPU in GPU-major order, and S at the end."""
+        return np.concatenate([[0], np.cumsum(self.slots)]).astype(np.int64)
+
+    @cached_property
+    def gpu_of_slot(self) -> NDArray[np.int64]:
+        """(S,) GPU of each slot."""
+        return np.repeat(np.arange(self.num_gpus), self.slots)
+
+    @cached_property
+    def floor(self) -> Fraction:
+        """K, the load floor in tokens over the window, exact."""
+        return Fraction(self.floor_tokens) * self.steps
+
+    @cached_property
+    def weights(self) -> NDArray[np.float64]:
+        """(L, E) ``w_e = max(a_e, K)``, the load each expert costs, in floating point."""
+        return np.maximum(self.loads.astype(np.float64), float(self.floor))
+
+    @cached_property
+    def greedy_counts(self) -> NDArray[np.int64]:
+        """(L, E) replicas by the greedy rule over all GPUs, at most one a GPU where they are distinct."""
+        usable = sum(count > 0 for count in self.slots)
+        return greedy_counts(self.weights, self.num_slots, usable if self.distinct else None)
+
+    @cached_property
+    def exact_loads(self) -> tuple[NDArray[Any], int, int]:
+        """Loads and K as whole numbers over one denominator: ``(a, K, denominator)``.
+
+        ``a`` is (L, E) int64 where sums of S entries fit, else Python ints in an object array.
+        """
+        denominator = self.floor.denominator  # a power of two, like that of every float
+        if self.loads.dtype == np.int64:
+            whole: NDArray[Any] = self.loads if denominator == 1 else self.loads.astype(object) * denominator
+        else:
+            ratios = [value.as_integer_ratio() for value in self.loads.ravel().tolist()]
+            denominator = max(denominator, *(bottom for _, bottom in ratios))
+            tops = [top * (denominator // bottom) for top, bottom in ratios]
+            whole = np.array(tops, dtype=np.int64 if max(tops) < 2**62 else object).reshape(self.loads.shape)
+        return whole, int(self.floor * denominator), denominator
+
+    @cached_property
+    def ideal(self) -> tuple[Fraction, ...]:
+        """L exact values ``sum_e w_e / sum_g speed_g``: the cost of every GPU in perfect balance."""
+        whole, floor, denominator = self.exact_loads
+        speed = sum(map(Fraction, self.speed))
+        fits = max(int(whole.max()), floor) * self.num_experts < 2**62
+        weights = np.maximum(whole if fits else whole.astype(object), floor)
+        return tuple(Fraction(int(total), denominator) / speed for total in weights.sum(axis=1))
+
+    @property
+    def engine_split(self) -> bool:
+        """The engine's own dispatch rule shares the tokens, not we."""
+        return self.split not in ("even", "free")
+
+    @property
+    def base(self) -> NDArray[np.float64] | None:
+        """(L, G) constant load of every GPU, tokens; ``None`` where there is none."""
+        return None
+
+    @cached_property
+    def extras(self) -> frozenset[str]:
+        """Rules in force that plain methods do not know."""
+        budgeted = self.max_moves is not None or self.max_moves_per_layer is not None or self.move_cost > 0
+        found = {
+            "windows": self.window_loads is not None,
+            "engine_split": self.engine_split,
+            "moves": self.current is not None and budgeted,
+            "lost": self.current is not None and bool(self.lost or self.retire),
+            "min_replicas": max(self.min_replicas) > 1,
+            "survive_nodes": self.survive_nodes > 0,
+            "base": self.base is not None,
+        }
+        return frozenset(name for name, there in found.items() if there)
