@@ -14,27 +14,17 @@ import json
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
+
+from rows import SHAPES, instance_of, loads_of
 
 from moeopt import placement
 from moeopt.kernels import warmup
 from moeopt.result import Result
 from moeopt.versions import versions
-from moeopt.workload import generate, read_loads
 
-HERE = Path(__file__).resolve().parents[2] / "instances" / "published"
-SHAPES = HERE / "shapes.json"
 REPEATS = 3
 LONG_S = 2.0  # a solve that takes longer is timed once
-
-
-def loads_of(row: dict[str, Any]) -> Any:
-    """The load table of a row: drawn, or recorded."""
-    if "file" in row:
-        return read_loads(str(HERE / row["file"])).loads
-    sizes = {key: row[key] for key in ("layers", "experts", "top_k", "tokens", "seed")}
-    return generate(row["generator"], **sizes, **row["parameters"]).loads
 
 
 def timed(row: dict[str, Any], loads: Any, method: str) -> tuple[Result, float]:
@@ -42,9 +32,7 @@ def timed(row: dict[str, Any], loads: Any, method: str) -> tuple[Result, float]:
     times: list[float] = []
     while len(times) < REPEATS and sum(times) < LONG_S:
         begin = time.perf_counter()
-        instance = placement.PlacementInstance(
-            loads, gpus=row["gpus"], slots=row["slots"], nodes=row["nodes"], groups=row["groups"]
-        )
+        instance = instance_of(row, loads)
         result = placement.solve(instance, method=method)
         times.append(time.perf_counter() - begin)
     return result, statistics.median(times)
