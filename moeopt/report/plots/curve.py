@@ -107,6 +107,7 @@ def _mark(axes: Any, curve: SlotsCurve, place: int, colour: str, marker: str, na
         ha="left" if right else "right",
         color=colour,
         fontweight="bold",
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
         arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.9},
     )
 
