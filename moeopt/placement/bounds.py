@@ -47,6 +47,7 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
     >>> [bound.kind for bound in cheap(PlacementInstance([[5, 5, 5, 5], [9, 1, 1, 1]], gpus=4, slots=4))]
     ['mean', 'largest']
     """
+    instance = instance.left
     if deals.enumerable(instance):
         return [ranked.bound for ranked in rank_deals(instance, list(range(instance.num_layers)))]
     weights = instance.weights
@@ -97,6 +98,7 @@ def rank_deals(instance: PlacementInstance, rows: list[int]) -> list[RankedDeals
 
 def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective: float, gap: float = 0.0) -> LayerBound:
     """Try the pigeonhole bound where it applies and the layer's gap is above `gap`; never worse than `bound`."""
+    instance = instance.left
     if objective <= 0 or (objective - float(bound.value)) <= gap * objective:
         return bound
     if instance.split != "even" or instance.floor_rule != "per_expert" or not instance.uniform:
@@ -131,6 +133,7 @@ def check(instance: PlacementInstance, row: int, certificate: Mapping[str, Any])
 
 
 def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any]) -> Fraction | None:
+    instance = instance.left
     kind = certificate.get("kind")
     if kind == "mean":
         return _means(instance)[row]

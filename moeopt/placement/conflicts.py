@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from moeopt.placement.lasting import replica_conflicts
 from moeopt.placement.shape import slots_of_nodes
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
         if pinned > instance.slots[gpu]:
             message = f"{pinned} experts are pinned to GPU {gpu}, which has {instance.slots[gpu]} slots"
             found.append({"rule": "pin, slots", "message": message, "shortfall": pinned - instance.slots[gpu]})
+    if not found:
+        found.extend(replica_conflicts(instance))
     if not found and instance.constrained:
         from moeopt.placement.feasible import fill_conflicts
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from moeopt.kernels.counts import greedy_counts
 
 if TYPE_CHECKING:
+    from moeopt.placement.instance import PlacementInstance
     from moeopt.workload.table import Loads
 
 
@@ -61,8 +62,23 @@ class Derived:
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        """Distinct node ids, ascending."""
-        return tuple(sorted(set(self.node)))
+        """Distinct ids of nodes that have a GPU which is not gone, ascending."""
+        gone = self.gone
+        return tuple(sorted({node for gpu, node in enumerate(self.node) if gpu not in gone}))
+
+    @property
+    def gone(self) -> frozenset[int]:
+        """GPUs that are lost or retired."""
+        return frozenset((*getattr(self, "lost", ()), *getattr(self, "retire", ())))  # not set while it is being built
+
+    @cached_property
+    def left(self) -> PlacementInstance:
+        """The instance on the GPUs that are not gone, numbered anew; itself where none is gone."""
+        from moeopt.placement.instance import PlacementInstance
+        from moeopt.placement.survivors import survivors
+
+        assert isinstance(self, PlacementInstance)
+        return survivors(self)
 
     @property
     def uniform(self) -> bool:
@@ -133,9 +149,13 @@ class Derived:
 
     @cached_property
     def ideal(self) -> tuple[Fraction, ...]:
-        """L exact values ``sum_e w_e / sum_g speed_g``: the cost of every GPU in perfect balance."""
+        """L exact values ``sum_e w_e / sum_g speed_g``: the cost of every GPU in perfect balance.
+
+        GPUs that are gone do not count.
+        """
         whole, floor, denominator = self.exact_loads
-        speed = sum(map(Fraction, self.speed))
+        gone = self.gone
+        speed = sum(Fraction(pace) for gpu, pace in enumerate(self.speed) if gpu not in gone)
         fits = max(int(whole.max()), floor) * self.num_experts < 2**62
         weights = np.maximum(whole if fits else whole.astype(object), floor)
         return tuple(Fraction(int(total), denominator) / speed for total in weights.sum(axis=1))

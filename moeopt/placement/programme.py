@@ -142,8 +142,24 @@ class _Writer:
         sense = "==" if instance.fill == "all" else "<="
         for g in self.gpus:
             self.row_of(f"slots_{g}", [(self.y[e, g], 1.0) for e in self.experts], sense, float(instance.slots[g]))
+        for e in self.experts:
+            if instance.min_replicas[e] > 1:
+                terms = [(self.y[e, g], 1.0) for g in self.gpus]
+                self.row_of(f"least_{e}", terms, ">=", float(instance.min_replicas[e]))
+        if instance.survive_nodes:
+            self._survival()
         if instance.hierarchical:
             self._groups()
+
+    def _survival(self) -> None:
+        """v: whether an expert is seen on a node."""
+        instance, nodes = self.instance, self.instance.node_ids
+        for e in self.experts:
+            v = {n: self.variable(f"v_{e}_{n}", 0.0, 1.0, whole=True) for n in nodes}
+            for n in nodes:
+                there = [(self.y[e, g], -1.0) for g in self.gpus if instance.node[g] == n]
+                self.row_of(f"seen_{e}_{n}", [(v[n], 1.0), *there], "<=", 0.0)
+            self.row_of(f"survive_{e}", [(v[n], 1.0) for n in nodes], ">=", float(instance.survive_nodes + 1))
 
     def _groups(self) -> None:
         instance = self.instance
@@ -265,6 +281,9 @@ def start_values(model: Model, plan: Placement) -> dict[str, float]:
                 load = float(instance.loads[row, e]) * share
                 floor = float(instance.floor) * values[f"{before}y_{e}_{g}"]
                 values[f"{before}t_{e}_{g}"] = max(load, floor) / size / instance.speed[g]
+        if instance.survive_nodes:
+            for e, g in pairs:
+                values[f"{before}v_{e}_{instance.node[g]}"] = 1.0
         if instance.hierarchical and instance.groups is not None:
             for e, g in pairs:
                 values[f"{before}u_{instance.groups[e]}_{instance.node[g]}"] = 1.0

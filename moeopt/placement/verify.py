@@ -194,6 +194,10 @@ def faults(instance: PlacementInstance, plan: Placement) -> list[str]:
         found.extend(_doubles(instance, slots))
     if instance.hierarchical:
         found.extend(_scattered_groups(instance, slots))
+    if max(instance.min_replicas) > 1:
+        found.extend(_too_few(instance, plan))
+    if instance.survive_nodes:
+        found.extend(_too_close(instance, slots))
     if instance.constrained:
         found.extend(_pin_faults(instance, plan))
     if plan.shares is not None:
@@ -239,6 +243,31 @@ def _scattered_groups(instance: PlacementInstance, slots: NDArray[np.int32]) -> 
         for node, times in sorted(Counter(node for _, node in pairs).items()):
             if times > per_node:
                 found.append(f"layer {layer}: node {node} holds {times} groups, allowed {per_node}")
+    return found[:MAX_FAULTS]
+
+
+def _too_few(instance: PlacementInstance, plan: Placement) -> list[str]:
+    counts, least = plan.replicas(instance.num_experts), np.array(instance.min_replicas)
+    return [
+        f"layer {instance.layers[row]}: expert {expert} has {counts[row, expert]} replicas, min_replicas asks for "
+        f"{least[expert]}"
+        for row, expert in np.argwhere((counts > 0) & (counts < least))[:MAX_FAULTS]
+    ]
+
+
+def _too_close(instance: PlacementInstance, slots: NDArray[np.int32]) -> list[str]:
+    """Experts on fewer nodes than must be able to fail, and one more."""
+    node = np.array(instance.node)[instance.gpu_of_slot]
+    found = []
+    for row, layer in zip(slots, instance.layers, strict=True):
+        filled = row != EMPTY
+        pairs = set(zip(row[filled].tolist(), node[filled].tolist(), strict=True))
+        seen = Counter(expert for expert, _ in pairs)
+        for expert, times in sorted(seen.items()):
+            if times <= instance.survive_nodes:
+                word = "node" if times == 1 else "nodes"
+                wish = f"survive_nodes = {instance.survive_nodes} asks for {instance.survive_nodes + 1}"
+                found.append(f"layer {layer}: expert {expert} lies on {times} {word}, {wish}")
     return found[:MAX_FAULTS]
 
 
