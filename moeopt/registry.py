@@ -62,6 +62,8 @@ class Outcome(Generic[PlanT]):
     bounds: list[Any] | None = None
     notes: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What the method adds to the solution's own fields."""
 
 
 @dataclass(frozen=True)

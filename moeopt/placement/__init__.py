@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from moeopt.placement import exact
-from moeopt.placement.heuristics import eplb, fold, search, simple
+from moeopt.placement.heuristics import eplb, equal_split, fold, repair, search, simple
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.placement.problem import PROBLEM, house
 from moeopt.placement.verify import Evaluation, faults
-from moeopt.registry import Method
+from moeopt.registry import Context, Method, Outcome
 
-KNOWN_TO_ALL: frozenset[str] = frozenset()
+KNOWN_TO_ALL: frozenset[str] = frozenset({"lost"})
 """Further rules (`PlacementInstance.extras`) that every method lives with, as the referee alone has to know them."""
 
 
@@ -47,6 +47,23 @@ def _raw(instance: PlacementInstance) -> str | None:
     return eplb.raw_applies(instance) or _unknown(instance)
 
 
+def _equal(instance: PlacementInstance) -> str | None:
+    return equal_split.applies(instance) or _unknown(instance, equal_split.KNOWS)
+
+
+def _repaired(instance: PlacementInstance) -> str | None:
+    return repair.applies(instance) or _unknown(instance, ("lost", "moves", "min_replicas", "survive_nodes"))
+
+
+def _automatic(instance: PlacementInstance) -> str | None:
+    return _repaired(instance) if "lost" in instance.extras else _searched(instance)
+
+
+def auto(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
+    """A repair where GPUs of a running plan are gone, else the search, and the exact programme where it is small."""
+    return repair.repair(instance, context) if "lost" in instance.extras else exact.solve_auto(instance, context)
+
+
 def _searched(instance: PlacementInstance) -> str | None:
     return search.applies(instance) or _unknown(instance)
 
@@ -60,8 +77,10 @@ for _method in (
     Method("eplb_raw", eplb.eplb_raw, "the public rule to the slot, in float32", "baseline", _raw),
     Method("fold", fold.fold, "two slots a GPU: heaviest with lightest", "heuristic", _two_slots),
     Method("search", search.search, "counts and packing together, never worse than eplb", "heuristic", _searched),
+    Method("equal_split", equal_split.equal_split, "every GPU equally many tokens, few copies", "optimal", _equal),
+    Method("repair", repair.repair, "after a failure: fewest loads and moves, then balance", "heuristic", _repaired),
     Method("exact", exact.solve_exact, "search, then a mixed-integer programme", "exact when it ends", _searched),
-    Method("auto", exact.solve_auto, "search; exact where a layer is small and open", "as reached", _searched),
+    Method("auto", auto, "search; exact where a layer is small and open; repair", "as reached", _automatic),
 ):
     house(_method)
 

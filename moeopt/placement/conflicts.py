@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from moeopt.placement.damage import fewest_moves
 from moeopt.placement.lasting import replica_conflicts
 from moeopt.placement.shape import slots_of_nodes
 
@@ -31,8 +32,8 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
         left = instance.num_gpus - len({*instance.lost, *instance.retire})
         short = instance.num_experts - instance.num_slots
         message = (
-            f"the {left} GPUs that are left have {instance.num_slots} slots, {instance.num_experts} experts need one "
-            f"each: {short} experts too many"
+            f"the {_left(left)} left {'has' if left == 1 else 'have'} {instance.num_slots} slots, "
+            f"{instance.num_experts} experts need one each: {short} experts too many; {_enough(instance, left)}"
         )
         found.append({"rule": "lost, retire, slots", "message": message, "shortfall": short})
     elif instance.num_slots < instance.num_experts:
@@ -60,10 +61,46 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
             found.append({"rule": "pin, slots", "message": message, "shortfall": pinned - instance.slots[gpu]})
     if not found:
         found.extend(replica_conflicts(instance))
+    if not found:
+        found.extend(_budget(instance))
     if not found and instance.constrained:
         from moeopt.placement.feasible import fill_conflicts
 
         found.extend(fill_conflicts(instance))
+    return found
+
+
+def _left(count: int) -> str:
+    return "one GPU that is" if count == 1 else f"{count} GPUs that are"
+
+
+def _enough(instance: PlacementInstance, left: int) -> str:
+    """Slots that would do on the GPUs that are left."""
+    each = -(-instance.num_experts // left)
+    more = each * left - instance.num_experts
+    return f"{each} a GPU would do ({more} redundant experts make {each * left})"
+
+
+def _budget(instance: PlacementInstance) -> list[dict[str, Any]]:
+    """Fewer moves allowed than restore every expert."""
+    if not instance.gone or (instance.max_moves is None and instance.max_moves_per_layer is None):
+        return []
+    fewest = fewest_moves(instance)
+    if fewest is None:
+        return []
+    found = []
+    if instance.max_moves is not None and sum(fewest) > instance.max_moves:
+        short = sum(fewest) - instance.max_moves
+        message = f"restoring every expert takes {sum(fewest)} moves, max_moves allows {instance.max_moves}"
+        found.append({"rule": "lost, retire, max_moves", "message": message, "shortfall": short})
+    most = instance.max_moves_per_layer
+    if most is not None and max(fewest) > most:
+        row = fewest.index(max(fewest))
+        message = (
+            f"layer {instance.layers[row]}: restoring every expert takes {fewest[row]} moves, max_moves_per_layer "
+            f"allows {most}"
+        )
+        found.append({"rule": "lost, retire, max_moves_per_layer", "message": message, "shortfall": fewest[row] - most})
     return found
 
 

@@ -126,7 +126,8 @@ def fewest_new(instance: PlacementInstance, known: NDArray[np.bool_]) -> Ints | 
     bounds = np.stack([low.ravel(), high.ravel()], axis=1).astype(float)
     cost = (~known).astype(float).ravel()
     upper, at_most = [-per_expert], [-least]
-    equal, exactly = [], []
+    equal: list[Any] = []
+    exactly: list[Any] = []
     (equal if instance.fill == "all" else upper).append(per_gpu)
     (exactly if instance.fill == "all" else at_most).append(slots)
     if instance.survive_nodes:
@@ -149,4 +150,5 @@ def fewest_new(instance: PlacementInstance, known: NDArray[np.bool_]) -> Ints | 
     answer = linprog(cost, bounds=bounds, method="highs-ds", **rows)
     if answer.status != 0:
         return None
-    return np.rint(answer.x[:pairs]).astype(np.int64).reshape(experts, gpus)
+    counts: Ints = np.rint(answer.x[:pairs]).astype(np.int64).reshape(experts, gpus)
+    return counts

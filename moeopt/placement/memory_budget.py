@@ -13,9 +13,7 @@ from moeopt.kernels.knapsack import choose
 from moeopt.placement.checks import listed, number
 from moeopt.placement.slots_curve import SlotsCurve
 
-UNIFORM = (
-    "most engines want equally many slots on every layer (SGLang and vLLM do): for them the uniform number is the answer"
-)
+UNIFORM = "most engines want equally many slots on every layer, SGLang and vLLM among them: for them the uniform one counts"
 """What an answer with different numbers on different layers must say."""
 
 

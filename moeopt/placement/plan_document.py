@@ -29,6 +29,37 @@ class LayerPlan(BaseModel):
     gap: float = Field(description="(max_load - lower_bound) / max_load")
 
 
+class LayerRepair(BaseModel):
+    """What one layer takes to be restored."""
+
+    model_config = _STRICT
+    layer: int
+    lost: list[int] = Field(description="experts whose last replica is gone")
+    from_storage: list[list[int]] = Field(description="[expert, GPU, slot] to be loaded from storage")
+    copied: list[list[int]] = Field(description="[expert, source GPU, GPU, slot] to be copied")
+
+
+class Repair(BaseModel):
+    """How a plan is reached from the running one after GPUs were lost or retired."""
+
+    model_config = _STRICT
+    lost_gpus: list[int]
+    retired_gpus: list[int]
+    storage_loads: int
+    storage_loads_fewest: int = Field(description="proved: one for every expert that no GPU has")
+    moves: int = Field(description="new (expert, GPU) pairs, loads from storage included")
+    moves_fewest: int | None = Field(description="proved least number of them that restores every expert")
+    layers: list[LayerRepair]
+
+
+class EqualSplit(BaseModel):
+    """Copies of an exactly equal split, layer by layer."""
+
+    model_config = _STRICT
+    extra_copies: list[int] = Field(description="L copies beyond one an expert")
+    extra_copies_fewest: list[int] = Field(description="L proved floors under them")
+
+
 class Solution(BaseModel):
     """The plan of every layer and its figures."""
 
@@ -44,6 +75,8 @@ class Solution(BaseModel):
     llm: dict[str, Any] | None = None
     phase: str | None = None
     engine: str | None = None
+    repair: Repair | None = None
+    equal_split: EqualSplit | None = None
     shares: list[list[tuple[int, int, float]]] | None = Field(
         None, description="for a free split, per layer (expert, GPU, share of the expert's tokens)"
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from moeopt.placement import bounds, conflicts, verify
+from moeopt.placement import bounds, conflicts, damage, verify
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement, as_placement
@@ -124,6 +124,9 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         }
         if plan.shares is not None:
             solution["shares"] = [[list(share) for share in row] for row in plan.shares]
+        solution |= outcome.extra
+        if "lost" in instance.extras and "repair" not in solution:
+            solution["repair"] = damage.describe(instance, plan.slot_expert)
         certificates = [
             {"layer": layer, **floor.certificate} for layer, floor in zip(instance.layers, floors, strict=True)
         ]

@@ -146,9 +146,7 @@ def slots_curve(
     wanted = feasible if redundant is None else _wanted(redundant, feasible, instance)
     run = _Run(instance, method, limits, seed, Deadline(limits.time_s))
     run.solve(wanted, on_progress, open_ended=redundant is None)
-    points = tuple(
-        _point(size, result, expert_bytes) for size, result in zip(run.sizes, run.results, strict=True)
-    )
+    points = tuple(_point(size, result, expert_bytes) for size, result in zip(run.sizes, run.results, strict=True))
     return SlotsCurve(
         {"name": instance.name, "sha256": instance.sha256},
         instance.num_experts,
@@ -165,9 +163,7 @@ def slots_curve(
 class _Run:
     """Point after point, each with a share of the time, until perfect balance ends the curve."""
 
-    def __init__(
-        self, instance: PlacementInstance, method: str, limits: Limits, seed: int, deadline: Deadline
-    ) -> None:
+    def __init__(self, instance: PlacementInstance, method: str, limits: Limits, seed: int, deadline: Deadline) -> None:
         self.instance, self.method, self.seed = instance, method, seed
         self.limits, self.deadline = limits, deadline
         self.sizes: list[PlacementInstance] = []
@@ -265,12 +261,12 @@ def _check(instance: PlacementInstance) -> None:
 
 def _wanted(redundant: Iterable[int], feasible: list[int], instance: PlacementInstance) -> list[int]:
     wanted = sorted(set(redundant))
-    bad = [extra for extra in wanted if extra not in set(feasible)]
+    bad: list[int | str] = [extra for extra in wanted if extra not in set(feasible)]
     if bad or not wanted:
-        near = sorted(feasible, key=lambda known: (abs(known - bad[0]), known))[:2] if bad else feasible[:2]
+        near = sorted(feasible, key=lambda known: (abs(known - (wanted or [0])[0]), known))[:2]
         rule = f"{instance.num_experts} experts and R more must fill {instance.num_gpus} GPUs evenly"
         fix = f"Use {' or '.join(map(str, sorted(near)))}"
-        raise InstanceError([Violation("redundant", "", str(extra), rule, fix) for extra in bad or ["none"]])
+        raise InstanceError([Violation("redundant", "", str(extra), rule, fix) for extra in (bad or ["none"])])
     return wanted
 
 

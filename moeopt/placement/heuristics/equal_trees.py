@@ -115,7 +115,8 @@ def _peel(
     """Trees by exact subset sums, the heaviest expert first; what is left is the last tree."""
     total = sum(loads)
     step = num_gpus // math.gcd(num_gpus, total)
-    left, aside = list(range(len(loads))), []
+    left = list(range(len(loads)))
+    aside: list[int] = []
     gpus = num_gpus
     found: list[tuple[list[int], int]] = []
     fits = total * 2 * num_gpus < 2**62

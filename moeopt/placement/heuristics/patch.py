@@ -115,7 +115,8 @@ class Patch:
         if self.survive:
             last = self.on_node[held, self.node[self.gpu]] == 1
             free &= ~last | ((self.on_node[held] > 0).sum(axis=1) > self.survive)
-        return free | (self.held < 0)
+        leave: Flags = free | (self.held < 0)
+        return leave
 
     def best_replacement(self, slots: Ints, experts: Ints, room: int, same: Flags | None = None) -> Change | None:
         """The best change of one slot to one expert, within `room` further new pairs.
@@ -220,7 +221,7 @@ class Patch:
         self._recount()
 
     def improve(self, most_new: int, deadline: Deadline, step: Callable[[], None] | None = None) -> bool:
-        """Change on from the busiest GPU while it gets better, with at most `most_new` new pairs; false: out of time."""
+        """Change on from the busiest GPU while it gets better, at most `most_new` pairs new; false: out of time."""
         everyone = np.arange(len(self.count))
         while True:
             if deadline.passed():
