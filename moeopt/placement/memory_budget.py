@@ -13,7 +13,9 @@ from moeopt.kernels.knapsack import choose
 from moeopt.placement.checks import listed, number
 from moeopt.placement.slots_curve import SlotsCurve
 
-UNIFORM = "most engines want equally many slots on every layer, SGLang and vLLM among them: for them the uniform one counts"
+UNIFORM = (
+    "most engines (SGLang and vLLM too) want equally many slots on every layer: for them the uniform number counts"
+)
 """What an answer with different numbers on different layers must say."""
 
 
