@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moeopt.cli.failures import show_repair
 from moeopt.cli.options import Gate, Output, Shape, Solving
 from moeopt.cli.say import Say, complain
+from moeopt.cli.slots_curve import Curve
+from moeopt.cli.slots_curve import check as check_curve
+from moeopt.cli.slots_curve import run as run_curve
 from moeopt.cli.verb import DONE, GATE, INFEASIBLE, NO_PLAN, verb
 
 if TYPE_CHECKING:
@@ -17,7 +21,11 @@ EXAMPLE = """Example:
 
 moeopt place loads.csv --gpus 16 --slots 80 -o plan.json
 
-moeopt place loads.csv --gpus 16 --slots 80 --method eplb --json"""
+moeopt place loads.csv --gpus 16 --slots 80 --method eplb --json
+
+moeopt place loads.csv --gpus 16 --slots 80 --current plan.json --lost 5,9 -o repaired.json
+
+moeopt place loads.csv --gpus 32 --slots-curve --expert-bytes 42MiB -o curve.svg"""
 
 FEW_LAYERS = 8
 
@@ -30,6 +38,7 @@ def place(
     solving: Solving,
     output: Output,
     gate: Gate,
+    curve: Curve,
     method: Annotated[
         str, typer.Option("--method", help="See moeopt info methods; or package.module:function.")
     ] = "auto",
@@ -44,7 +53,10 @@ def place(
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.documents import write_file
 
+    check_curve(curve, shape, output)
     solving.limits()  # a slip in an option is said before any work
+    if curve.slots_curve:
+        return run_curve(input, shape, curve, method, solving, output, say)
     to_stdout = output.json or output.output == STDOUT
     to_file = output.output if output.output != STDOUT else None
     if to_file is not None:
@@ -94,6 +106,8 @@ def _show(result: Result, say: Say) -> None:
                 str(max(layer["replicas"])),
             )
         say.show(rows)
+    if "repair" in result.solution:
+        show_repair(result.solution["repair"], say)
     found = figures(result)
     tolerance = CERTIFIED_TOLERANCE if result.bound_kind == "certified" else SOLVER_TOLERANCE
     proved = sum(layer["gap"] <= tolerance for layer in layers)

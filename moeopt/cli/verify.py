@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli.failures import show_lost
 from moeopt.cli.options import Json
 from moeopt.cli.say import Say, few
 from moeopt.cli.verb import DONE, GATE, verb
@@ -17,7 +18,9 @@ EXAMPLE = """Example:
 
 moeopt verify plan.json loads.csv
 
-moeopt verify plan.json --experts 64 --slots 80 --gpus 16"""
+moeopt verify plan.json --experts 64 --slots 80 --gpus 16
+
+moeopt verify plan.json --failures"""
 
 DIGEST = "instance.sha256 says"
 """How the fault begins that names other loads or other rules than the plan's."""
@@ -35,6 +38,9 @@ def verify(
     slots: Annotated[int | None, typer.Option("--slots", help="S it has to have.")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="G it has to have.")] = None,
     nodes: Annotated[int | None, typer.Option("--nodes", help="N it has to have.")] = None,
+    failures: Annotated[
+        bool, typer.Option("--failures", help="Also say which experts would be lost with each GPU and node.")
+    ] = False,
 ) -> int:
     """Check a plan against itself, and with its loads, every number and every bound; exit 5 on any fault.
 
@@ -63,14 +69,27 @@ def verify(
     claims = claimed_layers(document)
     if claims and loads is not None:
         checked = f"structure and numbers; the bounds of {len(claims)} layers are a solver's claim, not re-checked"
+    lost = _lost(document) if failures and not faults else None
     if json.json:
-        say.document({"ok": not faults, "checked": checked, "claimed_layers": claims, "faults": faults})
+        known = {"ok": not faults, "checked": checked, "claimed_layers": claims, "faults": faults}
+        say.document(known if lost is None else {**known, "lost_if": lost})
     else:
         for fault in few(faults, say.verbose):
             say.line(fault)
         if not faults and not say.quiet:
             say.line(f"{plan}: ok ({checked})")
+        if lost is not None:
+            show_lost(lost, say)
     return GATE if faults else DONE
+
+
+def _lost(document: ResultDocument) -> dict[str, Any]:
+    """Which experts every GPU and node would take with it."""
+    from moeopt.cli.failures import lost_document
+    from moeopt.placement.load_plan import as_plan, instance_of
+
+    instance = instance_of(document)
+    return lost_document(instance, as_plan(document, instance.layers))
 
 
 def _table(path: str, say: Say) -> tuple[Any, tuple[int, ...], str | None]:

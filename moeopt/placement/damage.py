@@ -119,10 +119,13 @@ def said(report: dict[str, Any]) -> list[str]:
     """The repair in a sentence."""
     moves, loads, least = report["moves"], report["storage_loads"], report["storage_loads_fewest"]
     copies = moves - loads
-    return [
+    found = [
         f"repair: {least} (layer, expert) pairs were lost with their last replica; {loads} loads from storage (fewest "
         f"possible: {least}), {copies} copies from GPUs that are left"
     ]
+    if moves == report["moves_fewest"]:
+        found.append("repair: nothing moves that need not; the bound is that of any plan, and max_moves allows more")
+    return found
 
 
 def fewest_moves(instance: PlacementInstance) -> list[int] | None:

@@ -43,6 +43,8 @@ def _settled(instance: PlacementInstance) -> bool:
 
 def _too_many(instance: PlacementInstance) -> list[dict[str, Any]]:
     """More replicas than GPUs, than slots, or than different GPUs have room for."""
+    if max(instance.min_replicas) == 1:
+        return []  # what nodes ask for is looked at on its own
     least = np.maximum(np.array(instance.min_replicas), instance.survive_nodes + 1)
     slots = np.array(instance.slots)
     usable = int((slots > 0).sum())

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from moeopt.errors import InstanceError, PlanError
-from moeopt.placement import bounds, enumeration, verify
+from moeopt.placement import bounds, damage, enumeration, verify
 from moeopt.placement.document import read_instance
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
@@ -67,6 +67,13 @@ def document_faults(document: ResultDocument, loads: Any = None, layers: Sequenc
     if table.shape[1] != dummy.shape[1]:
         return [*found, f"the loads have {table.shape[1]} experts, the plan {dummy.shape[1]}"]
     return [*found, *_load_faults(document, _rebuild(document, table), set(broken))]
+
+
+def instance_of(document: ResultDocument) -> PlacementInstance:
+    """The instance of a plan with every load 1: its shape and its rules."""
+    assert document.solution is not None
+    layers = document.solution.layers
+    return _rebuild(document, np.ones((len(layers), len(layers[0].replicas)), dtype=np.int64))
 
 
 def _layer_list_faults(document: ResultDocument) -> Iterator[str]:
@@ -211,12 +218,38 @@ def _frame_faults(document: ResultDocument, shape: PlacementInstance) -> Iterato
         yield f"solution.split says {solution.split}, the instance {shape.split}"
     if solution.shares is not None and len(solution.shares) != len(solution.layers):
         yield f"shares cover {len(solution.shares)} layers of {len(solution.layers)}"
+    yield from _extra_faults(document, shape)
     for field in ("llm", "phase", "engine"):
         if getattr(solution, field) != getattr(shape, field):
             yield f"solution.{field} says {getattr(solution, field)!r}, the instance {getattr(shape, field)!r}"
     proved = [] if document.certificate is None else [proof.layer for proof in document.certificate.layers]
     if proved != list(shape.layers):
         yield f"certificate covers layers {proved}, the plan {list(shape.layers)}"
+
+
+def _extra_faults(document: ResultDocument, shape: PlacementInstance) -> Iterator[str]:
+    """What the plan says of its repair, and of the copies of an equal split, against its slots."""
+    solution = document.solution
+    assert solution is not None
+    rows = [layer.slot_expert for layer in solution.layers]
+    fits = all(len(row) == shape.num_slots and max(row, default=0) < shape.num_experts for row in rows)
+    if solution.repair is not None and shape.current is None:
+        yield "solution.repair: the instance has no running plan"
+    elif solution.repair is not None and fits:
+        own = damage.describe(shape, np.array(rows, dtype=np.int64))
+        said = solution.repair.model_dump()
+        if own["moves_fewest"] is None:
+            own["moves_fewest"] = said["moves_fewest"]  # proved by a flow that is not repeated here
+        for key in own:
+            if key != "layers" and own[key] != said[key]:
+                yield f"solution.repair.{key} says {said[key]}, the plans give {own[key]}"
+        for mine, theirs in zip(own["layers"], said["layers"], strict=False):
+            if mine != theirs:
+                yield f"layer {mine['layer']}: solution.repair is not what leads from the running plan to this one"
+    if solution.equal_split is not None:
+        extra = [sum(expert > EMPTY for expert in row) - shape.num_experts for row in rows]
+        if solution.equal_split.extra_copies != extra:
+            yield f"solution.equal_split.extra_copies says {solution.equal_split.extra_copies}, the slots hold {extra}"
 
 
 def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: set[int]) -> Iterator[str]:
@@ -302,6 +335,9 @@ def _rebuild(document: ResultDocument, loads: Any) -> PlacementInstance:
 def _one_layer(document: ResultDocument, instance: PlacementInstance, row: int) -> PlacementInstance:
     fields = document.instance.document.model_dump(by_alias=True)
     fields |= {"layers": [instance.layers[row]], "loads": instance.loads[row : row + 1].tolist()}
+    if fields.get("current") is not None:
+        fields["current"] = fields["current"][row : row + 1]
+        fields.pop("max_moves", None)  # a budget for all layers together
     return read_instance(fields)
 
 
@@ -315,4 +351,4 @@ def _close(said: float, value: float) -> bool:
     return abs(said - value) <= TOLERANCE * max(abs(said), abs(value))
 
 
-__all__ = ["SCHEMA", "ResultDocument", "as_plan", "claimed_layers", "document_faults", "read_result"]
+__all__ = ["SCHEMA", "ResultDocument", "as_plan", "claimed_layers", "document_faults", "instance_of", "read_result"]

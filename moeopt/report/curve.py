@@ -66,7 +66,7 @@ def _png(curve: SlotsCurve, header: Header) -> bytes:
 def _html(curve: SlotsCurve, header: Header) -> str:
     from moeopt.report.as_html import escape
     from moeopt.report.page import STYLE
-    from moeopt.report.plots.curve import curve_plot, said
+    from moeopt.report.plots.curve import curve_plot
 
     plot = curve_plot(curve, "c")
     name = escape(f"Redundant experts: {curve.instance['name'] or 'the instance'}")
@@ -102,6 +102,22 @@ def _row(curve: SlotsCurve, place: int) -> str:
     cells = [f"{point.slots_per_gpu:,}", price, *figures, ", ".join(marks(curve, place))]
     body = "".join(f"<td>{cell}</td>" for cell in cells)
     return f'<tr{" class=best" if place == curve.within else ""}><th scope="row">{point.redundant:,}</th>{body}</tr>'
+
+
+def said(curve: SlotsCurve) -> str:
+    """What the curve says, in sentences."""
+    points = curve.points
+    best, within = points[curve.best], points[curve.within]
+    text = (
+        f"Mean imbalance over {words.count(len(curve.layers), 'layer')}: {words.ratio(points[0].imbalance_mean)} with "
+        f"{words.count(points[0].redundant, 'redundant expert')}, at best {words.ratio(best.imbalance_mean)} with "
+        f"{best.redundant}. The smallest number within 1 % of the best is {within.redundant} "
+        f"({words.ratio(within.imbalance_mean)})."
+    )
+    if curve.knee is None:
+        return f"{text} There is no knee."
+    knee = points[curve.knee]
+    return f"{text} Knee, the point farthest below the chord: {knee.redundant} ({words.ratio(knee.imbalance_mean)})."
 
 
 def marks(curve: SlotsCurve, place: int) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from moeopt.placement.slots_curve import SlotsCurve
 from moeopt.report import words
+from moeopt.report.curve import said
 from moeopt.report.plots.canvas import FAINT, INK, Plot, new_figure, style, to_svg
 
 if TYPE_CHECKING:
@@ -46,22 +47,6 @@ def curve_png(curve: SlotsCurve) -> bytes:
         figure.set_dpi(150)
         FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
     return buffer.getvalue()
-
-
-def said(curve: SlotsCurve) -> str:
-    """What the curve says, in sentences."""
-    points = curve.points
-    best, within = points[curve.best], points[curve.within]
-    text = (
-        f"Mean imbalance over {words.count(len(curve.layers), 'layer')}: {words.ratio(points[0].imbalance_mean)} with "
-        f"{words.count(points[0].redundant, 'redundant expert')}, at best {words.ratio(best.imbalance_mean)} with "
-        f"{best.redundant}. The smallest number within 1 % of the best is {within.redundant} "
-        f"({words.ratio(within.imbalance_mean)})."
-    )
-    if curve.knee is None:
-        return f"{text} There is no knee."
-    knee = points[curve.knee]
-    return f"{text} Knee, the point farthest below the chord: {knee.redundant} ({words.ratio(knee.imbalance_mean)})."
 
 
 def _figure(curve: SlotsCurve) -> Figure:
