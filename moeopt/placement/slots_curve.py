@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.errors import Violations
 from moeopt.limits import Deadline, Limits
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.problem import PROBLEM
@@ -261,12 +261,15 @@ def _check(instance: PlacementInstance) -> None:
 
 def _wanted(redundant: Iterable[int], feasible: list[int], instance: PlacementInstance) -> list[int]:
     wanted = sorted(set(redundant))
-    bad: list[int | str] = [extra for extra in wanted if extra not in set(feasible)]
-    if bad or not wanted:
-        near = sorted(feasible, key=lambda known: (abs(known - (wanted or [0])[0]), known))[:2]
-        rule = f"{instance.num_experts} experts and R more must fill {instance.num_gpus} GPUs evenly"
-        fix = f"Use {' or '.join(map(str, sorted(near)))}"
-        raise InstanceError([Violation("redundant", "", str(extra), rule, fix) for extra in (bad or ["none"])])
+    check = Violations()
+    rule = f"{instance.num_experts} experts and R more must fill {instance.num_gpus} GPUs evenly, one of each a GPU"
+    for extra in wanted:
+        if extra not in feasible:
+            near = sorted(sorted(feasible, key=lambda known: (abs(known - extra), known))[:2])
+            check.add("redundant", extra, rule=rule, fix=f"Use {' or '.join(map(str, near))}")
+    if not wanted:
+        check.add("redundant", "none", rule="needs a number", fix=f"Use {feasible[0]}")
+    check.raise_if_any()
     return wanted
 
 
