@@ -42,12 +42,17 @@ def names_of(paths: Sequence[str]) -> list[str]:
     return [name if short.count(name) == 1 else path for name, path in zip(short, paths, strict=True)]
 
 
-def read_any(path: str) -> tuple[str, Any]:
-    """What a file holds: ``("loads", LoadTable)``, ``("instance", PlacementInstance)`` or ``("plan", document)``."""
+def read_any(path: str, layers: str | None = None) -> tuple[str, Any]:
+    """What a file holds: ``("loads", LoadTable)``, ``("instance", PlacementInstance)`` or ``("plan", document)``.
+
+    `layers` is the option: of a file whose layers have different numbers of experts, only these are read.
+    """
+    from moeopt.cli import units
     from moeopt.workload import read_loads
 
+    wanted = None if layers is None else units.ids("--layers", layers, Violations())
     if path != "-" and not path.lower().endswith(".json"):
-        return "loads", read_loads(path)
+        return "loads", read_loads(path, layers=wanted)
     data = read_bytes(path)
     if b'"schema"' in data:
         document = read_json(data, path, allow_nan=True)
@@ -58,12 +63,12 @@ def read_any(path: str) -> tuple[str, Any]:
             from moeopt.placement.document import read_instance
 
             return "instance", read_instance(document, path, Path() if path == "-" else Path(path).parent)
-    return "loads", _piped_loads(data) if path == "-" else read_loads(path)
+    return "loads", _piped_loads(data, wanted) if path == "-" else read_loads(path, layers=wanted)
 
 
 def read_instance(path: str, shape: Shape, say: Say, name: str | None = None) -> PlacementInstance:
     """An instance document, or loads and the options that make an instance of them."""
-    what, found = read_any(path)
+    what, found = read_any(path, shape.layers)
     if what == "plan":
         rule = "is a plan, not loads or an instance"
         raise InstanceError([Violation("input", "", path, rule, "Use moeopt verify, or compare --plans")])
@@ -118,7 +123,7 @@ def _layer_ids(text: str, table: LoadTable, check: Violations) -> list[int]:
     return wanted
 
 
-def _piped_loads(data: bytes) -> LoadTable:
+def _piped_loads(data: bytes, layers: Sequence[int] | None = None) -> LoadTable:
     """Loads that came by standard input, which can be read only once."""
     from moeopt.workload.readers import parse_loads
 
@@ -126,4 +131,4 @@ def _piped_loads(data: bytes) -> LoadTable:
     if not data.strip():
         check.add("input", "''", rule="standard input is empty", fix="Pipe loads into it")
         check.raise_if_any()
-    return parse_loads(data)
+    return parse_loads(data, layers=layers)

@@ -141,7 +141,7 @@ def _instance(path: str, shape: Shape, say: Say) -> PlacementInstance:
     """Loads on the fewest slots that hold every expert, or a document's own instance."""
     from moeopt.cli.inputs import from_loads, read_any
 
-    what, found = read_any(path)
+    what, found = read_any(path, shape.layers)
     if what == "plan":
         rule = "is a plan, not loads or an instance"
         raise InstanceError([Violation("input", "", path, rule, "Give the loads")])
@@ -177,6 +177,7 @@ def _show(curve: SlotsCurve, say: Say) -> None:
 
 def _show_budget(curve: SlotsCurve, plan: BudgetPlan, say: Say) -> None:
     from moeopt.cli.tables import table, tokens
+    from moeopt.workload.table import id_ranges
 
     chosen: dict[int, list[int]] = {}
     for layer, redundant in zip(curve.layers, plan.redundant, strict=True):
@@ -184,7 +185,7 @@ def _show_budget(curve: SlotsCurve, plan: BudgetPlan, say: Say) -> None:
     rows = table("", "redundant", "layers", "which")
     rows.columns[-1].justify = "left"
     for redundant, layers in sorted(chosen.items()):
-        rows.add_row(str(redundant), str(len(layers)), _ranges(layers))
+        rows.add_row(str(redundant), str(len(layers)), id_ranges(layers))
     say.show(rows)
     used = f"{(plan.gpu_bytes or 0) / 1e9:,.2f} GB of {plan.budget_bytes / 1e9:,.2f} GB a GPU"
     text = f"another number on each layer: {used}, objective {tokens(plan.objective or 0.0)} tokens, the least there is"
@@ -193,18 +194,3 @@ def _show_budget(curve: SlotsCurve, plan: BudgetPlan, say: Say) -> None:
         return
     one = f"{count(plan.uniform_redundant, 'redundant expert')} on every layer {tokens(plan.uniform_objective or 0.0)}"
     say.show(f"{text}; {one}")
-
-
-def _ranges(ids: list[int]) -> str:
-    """Ids with runs drawn together.
-
-    >>> _ranges([1, 2, 3, 7])
-    '1-3,7'
-    """
-    parts: list[list[int]] = []
-    for number in ids:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in parts)

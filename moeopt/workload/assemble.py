@@ -35,6 +35,33 @@ class Content:
     locate: Callable[[str], str] | None = None
 
 
+def only(content: Content, wanted: Sequence[int] | None) -> Content:
+    """The wanted layers alone, where layers have different numbers of experts; else the content as it is.
+
+    A table whose layers are all alike is cut later, when it has been checked as a whole.
+
+    >>> only(Content([[1, 2], [3]], layers=[4, 9]), [9]).loads
+    [[3]]
+    """
+    rows = content.loads
+    if wanted is None or not _is_list(rows) or not all(_is_list(row) for row in rows):
+        return content
+    if len({len(row) for row in rows}) == 1:
+        return content
+    layers = list(range(len(rows))) if content.layers is None else content.layers
+    if not _is_list(layers) or len(layers) != len(rows):
+        return content
+    places = [place for place, layer in enumerate(layers) if layer in set(wanted)]
+    if not places:
+        return content
+    names = content.names
+    width = len(rows[places[0]])
+    if _is_list(names) and len(names) > width:
+        names = list(names)[:width]  # a header names the experts of the widest layer
+    kept = [rows[place] for place in places]
+    return replace(content, loads=kept, layers=[layers[place] for place in places], names=names, locate=None)
+
+
 def assemble(content: Content, check: Violations) -> LoadTable:
     """Check all parts of a file against each other and make the table, or raise everything found.
 

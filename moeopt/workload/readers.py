@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from moeopt.documents import read_bytes
 from moeopt.errors import Violations
-from moeopt.workload.assemble import Content, assemble
+from moeopt.workload.assemble import Content, assemble, only
 from moeopt.workload.csv_loads import parse_csv
 from moeopt.workload.json_loads import parse_json
 from moeopt.workload.numpy_loads import parse_npy, parse_npz
@@ -25,7 +26,7 @@ CONVERSIONS = {
 _WITH_KEY = re.compile(rf"(-|.+?(?:{'|'.join(map(re.escape, ENDINGS))})):(.*)", re.IGNORECASE | re.DOTALL)
 
 
-def read_loads(path: str | Path, *, key: str | None = None) -> LoadTable:
+def read_loads(path: str | Path, *, key: str | None = None, layers: Sequence[int] | None = None) -> LoadTable:
     """Read the loads of one window from a `.json`, `.npz`, `.npy` or `.csv` file (`.tsv` and `.txt` are CSV too).
 
     Parameters
@@ -35,6 +36,8 @@ def read_loads(path: str | Path, *, key: str | None = None) -> LoadTable:
         `.npy`, JSON if its first sign is ``[`` or ``{``, else CSV.
     key
         The array of an `.npz`, instead of ``FILE:KEY``. Without one: its only array, else ``loads``.
+    layers
+        Of a file whose layers have different numbers of experts, only these are read; others are taken whole.
 
     Returns
     -------
@@ -82,10 +85,12 @@ def read_loads(path: str | Path, *, key: str | None = None) -> LoadTable:
     with check.within():
         data = read_bytes(name)
     check.raise_if_any()
-    return parse_loads(data, name, key=key)
+    return parse_loads(data, name, key=key, layers=layers)
 
 
-def parse_loads(data: bytes, name: str = "-", *, key: str | None = None) -> LoadTable:
+def parse_loads(
+    data: bytes, name: str = "-", *, key: str | None = None, layers: Sequence[int] | None = None
+) -> LoadTable:
     """The loads in the bytes of a file, of the form its name ends in, or of standard input, told by its first bytes.
 
     >>> parse_loads(b"[[1, 2]]").loads.tolist()
@@ -102,7 +107,7 @@ def parse_loads(data: bytes, name: str = "-", *, key: str | None = None) -> Load
     assert content is not None  # a parser that finds no table says why
     if key is not None:
         check.source = f"{name}:{key}"
-    return assemble(content, check)
+    return assemble(only(content, layers), check)
 
 
 def _told_by_bytes(data: bytes, check: Violations) -> str:

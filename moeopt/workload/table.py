@@ -143,18 +143,33 @@ def _name_places(
 
 def _name_ragged(widths: list[int | None], check: Violations, layers: Sequence[int] | None) -> None:
     first = widths[0]
+    ids = [layers[row] if layers is not None and row < len(layers) else row for row in range(len(widths))]
+    apart: dict[int | None, list[int]] = {}
+    for layer, width in zip(ids, widths, strict=True):
+        apart.setdefault(width, []).append(layer)
+    ways = [f"--layers {id_ranges(members)}" for width, members in apart.items() if width is not None]
+    fix = f"Plan layers of another width in an instance of their own: {' and '.join(ways[:4])}"
     for row, width in enumerate(widths):
         if width != first:
-            layer = layers[row] if layers is not None and row < len(layers) else row
+            layer = ids[row]
             seen = "a single number" if width is None else f"{width} experts"
-            rule = f"every layer must have as many experts as the first one, {first}"
-            check.add(
-                "loads",
-                seen,
-                rule=rule,
-                fix="Plan layers of another width in an instance of their own",
-                where=f"layer {layer}",
-            )
+            rule = f"every layer must have as many experts as the first one, layer {ids[0]}: {first}"
+            check.add("loads", seen, rule=rule, fix=fix, where=f"layer {layer}")
+
+
+def id_ranges(ids: Sequence[int]) -> str:
+    """Ids with runs drawn together.
+
+    >>> id_ranges([1, 2, 3, 7])
+    '1-3,7'
+    """
+    parts: list[list[int]] = []
+    for number in ids:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in parts)
 
 
 def _is_row(item: object) -> bool:
