@@ -37,6 +37,9 @@ def running(instance: PlacementInstance, layer: int) -> Running:
     """Cut the GPUs that are gone out of the running plan; replicas beyond a GPU's slots and second ones are dropped."""
     assert instance.current is not None and instance.current_gpu is not None
     experts, gpus = instance.num_experts, instance.num_gpus
+    plain = _plain(instance, layer)
+    if plain is not None:
+        return plain
     known, readable = np.zeros((experts, gpus), dtype=bool), np.zeros((experts, gpus), dtype=bool)
     held = np.full(instance.num_slots, -1, dtype=np.int64)
     allowed = allowed_pairs(instance)
@@ -66,6 +69,26 @@ def running(instance: PlacementInstance, layer: int) -> Running:
     return Running(held, known, readable, tuple(lost.tolist()))
 
 
+def _plain(instance: PlacementInstance, layer: int) -> Running | None:
+    """The same at once, where slots are as before and nothing has to go but what lies on GPUs that are gone."""
+    assert instance.current is not None and instance.current_gpu is not None
+    at = np.array(instance.current_gpu)
+    if len(at) != sum(instance.slots_before) or instance.constrained:
+        return None
+    if (at != np.repeat(np.arange(instance.num_gpus), instance.slots_before)).any():
+        return None
+    row = instance.current[layer].astype(np.int64)
+    stays = np.array(instance.slots)[at] > 0
+    readable = np.zeros((instance.num_experts, instance.num_gpus), dtype=bool)
+    seen = (row >= 0) & ~np.isin(at, instance.lost)
+    readable[row[seen], at[seen]] = True
+    if instance.distinct and int(readable.sum()) < int(seen.sum()):
+        return None  # a second replica on a GPU
+    known = readable & (np.array(instance.slots) > 0)[None, :]
+    lost = np.flatnonzero(~readable.any(axis=1))
+    return Running(row[stays], known, readable, tuple(lost.tolist()))
+
+
 def describe(
     instance: PlacementInstance, held: NDArray[np.integer], before: Sequence[Running] | None = None
 ) -> dict[str, Any]:
@@ -75,17 +98,16 @@ def describe(
     """
     if before is None:
         before = [running(instance, layer) for layer in range(instance.num_layers)]
-    gpus = instance.gpu_of_slot
+    gpus: Ints = instance.gpu_of_slot
     layers: list[dict[str, Any]] = []
     loads = copies = 0
     for layer, state, row in zip(instance.layers, before, held, strict=True):
         from_storage: list[list[int]] = []
         copied: list[list[int]] = []
         loaded: dict[int, int] = {}
-        for slot in range(len(row)):
+        fresh = (row >= 0) & ~state.known[np.maximum(row, 0), gpus]
+        for slot in np.flatnonzero(fresh).tolist():
             expert, gpu = int(row[slot]), int(gpus[slot])
-            if expert < 0 or state.known[expert, gpu]:
-                continue
             sources = np.flatnonzero(state.readable[expert])
             if len(sources):
                 copied.append([expert, _nearest(instance, sources, gpu), gpu, slot])
@@ -97,7 +119,7 @@ def describe(
         layers.append({"layer": layer, "lost": list(state.lost), "from_storage": from_storage, "copied": copied})
         loads += len(from_storage)
         copies += len(copied)
-    fewest = fewest_moves(instance)
+    fewest = fewest_moves(instance, before)
     return {
         "lost_gpus": list(instance.lost),
         "retired_gpus": list(instance.retire),
@@ -128,7 +150,7 @@ def said(report: dict[str, Any]) -> list[str]:
     return found
 
 
-def fewest_moves(instance: PlacementInstance) -> list[int] | None:
+def fewest_moves(instance: PlacementInstance, before: Sequence[Running] | None = None) -> list[int] | None:
     """The least number of new pairs of each layer that restores every expert; ``None`` where no closed form tells.
 
     Every expert without a replica on a GPU that stays needs one, and so does every slot that is empty and must be
@@ -148,7 +170,7 @@ def fewest_moves(instance: PlacementInstance) -> list[int] | None:
         return None  # which replicas leave a GPU that shrinks is a choice
     found = []
     for layer in range(instance.num_layers):
-        state = running(instance, layer)
+        state = running(instance, layer) if before is None else before[layer]
         there = np.zeros(instance.num_experts, dtype=bool)
         there[state.held[state.held >= 0]] = True
         empty = int((state.held < 0).sum()) if instance.fill == "all" else 0

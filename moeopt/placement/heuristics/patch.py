@@ -217,8 +217,41 @@ class Patch:
 
     def apply(self, change: Change) -> None:
         """Make a change."""
-        self.held[list(change.slots)] = change.experts
-        self._recount()
+        for slot, expert in zip(change.slots, change.experts, strict=True):
+            gpu = int(self.gpu[slot])
+            self._shift(int(self.held[slot]), gpu, -1)
+            self._shift(expert, gpu, 1)
+            self.held[slot] = expert
+
+    def _shift(self, expert: int, gpu: int, by: int) -> None:
+        """One replica more or less: the others of its expert get smaller or larger."""
+        if expert < 0:
+            return
+        self.total -= self.on[expert] * self._part(expert)
+        self.on[expert, gpu] += by
+        self.count[expert] += by
+        self.total += self.on[expert] * self._part(expert)
+        if self.survive:
+            self.on_node[expert, self.node[gpu]] += by
+
+    def _part(self, expert: int) -> float:
+        count = int(self.count[expert])
+        return max(float(self.load[expert]) / count, self.floor) if count else 0.0
+
+    def quick_replacement(self, slots: Ints, expert: int, same: Flags | None = None) -> Change | None:
+        """A slot for an expert by its own GPU alone, when there is no time to look at the others."""
+        gpu, gone = self.gpu[slots], np.maximum(self.held[slots], 0)
+        good = self.allowed[expert, gpu] & (self.held[slots] != expert)
+        if self.instance.distinct:
+            good &= ~(self.on[expert, gpu] > 0)
+        if same is not None:
+            good &= same[gpu]
+        if not good.any():
+            return None
+        left = np.where(self.held[slots] >= 0, self.piece(gone, self.count[gone]), 0.0)
+        after = (self.total[gpu] - left + self.piece(np.array([expert]), self.count[[expert]] + 1)) / self.speed[gpu]
+        place = int(np.argmin(np.where(good, after, np.inf)))
+        return Change((int(slots[place]),), (expert,), float(after[place]), 0.0, 0)
 
     def improve(self, most_new: int, deadline: Deadline, step: Callable[[], None] | None = None) -> bool:
         """Change on from the busiest GPU while it gets better, at most `most_new` pairs new; false: out of time."""

@@ -17,7 +17,7 @@ from moeopt.kernels.knapsack import choose
 from moeopt.limits import Deadline
 from moeopt.placement.damage import Running, describe, running, said
 from moeopt.placement.flow import MOST_PAIRS, fewest_new
-from moeopt.placement.heuristics.patch import GAIN, Patch, least_replicas, where_allowed
+from moeopt.placement.heuristics.patch import GAIN, Change, Patch, least_replicas, where_allowed
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.placement.verify import faults
@@ -63,7 +63,9 @@ class _Run:
         patches = []
         half = self.deadline.share(2)
         for layer in range(instance.num_layers):
-            patches.append(self._restore(layer, half))
+            patches.append(self._restore(layer, half.share(instance.num_layers - layer)))
+        for layer, patch in enumerate(patches):
+            self._balance(patch, self.before[layer], self.deadline.share(instance.num_layers - layer))
             self.context.report(layer + 1, instance.num_layers)
         fewest = [patch.new_pairs for patch in patches]
         self._check_budget(fewest)
@@ -85,23 +87,26 @@ class _Run:
     unproved = False
 
     def _restore(self, layer: int, deadline: Deadline) -> Patch:
-        """Every expert somewhere, by the fewest new pairs, in balance."""
+        """Every expert somewhere, by the fewest new pairs."""
         instance, before = self.instance, self.before[layer]
         allowed = self._homes(before)
         patch = Patch(instance, layer, before.held, before.known, allowed)
         simple = not instance.constrained and least_replicas(instance).max() == 1
         if instance.hierarchical or simple or self.allowed.size > FLOW_PAIRS:
-            self._insert(patch)
+            self._insert(patch, deadline)
             if not simple:
                 self.unproved = True
         if _broken(instance, layer, patch.held):
             held = self._by_flow(layer, before)
             patch = Patch(instance, layer, held, before.known, allowed)
             self.unproved |= instance.hierarchical
+        return patch
+
+    def _balance(self, patch: Patch, before: Running, deadline: Deadline) -> None:
+        """Other places for what came in, with no more new pairs."""
         self._reinsert(patch, before, deadline)
         if not patch.improve(patch.new_pairs, deadline):
             self.stop = Stop.TIME
-        return patch
 
     def _homes(self, before: Running) -> Flags:
         """(E, G) where experts may lie: with groups, the node that has most of the group's experts."""
@@ -114,11 +119,18 @@ class _Run:
         at_home: Flags = self.allowed & (home[:, None] == nodes[None, :])
         return at_home
 
-    def _insert(self, patch: Patch) -> None:
+    def _insert(self, patch: Patch, deadline: Deadline) -> None:
         """What is missing, the heaviest first, each where the busiest GPU is then least busy; then empty slots."""
         need, full = least_replicas(self.instance), self.instance.fill == "all"
         everyone = np.arange(len(need))
-        for expert in np.lexsort((everyone, -patch.load)).tolist():
+
+        def best(slots: Ints, experts: Ints, same: Flags | None = None) -> Change | None:
+            if deadline.passed() and len(experts) == 1:
+                return patch.quick_replacement(slots, int(experts[0]), same)
+            return patch.best_replacement(slots, experts, 2**31, same)
+
+        asked = np.flatnonzero((patch.count < need) | (patch.survive > 1))
+        for expert in asked[np.lexsort((asked, -patch.load[asked]))].tolist():
             while patch.count[expert] < need[expert] or self._unseen(patch, expert):
                 slots = np.flatnonzero(patch.may_leave())
                 empty = slots[patch.held[slots] < 0]
@@ -126,14 +138,14 @@ class _Run:
                 if full and len(empty) >= lacking:
                     slots = empty  # they must be filled anyhow
                 same = self._unseen_gpus(patch, expert) if self._unseen(patch, expert) else None
-                change = patch.best_replacement(slots, np.array([expert]), 2**31, same)
+                change = best(slots, np.array([expert]), same)
                 if change is None and len(slots) == len(empty):
-                    change = patch.best_replacement(np.flatnonzero(patch.may_leave()), np.array([expert]), 2**31, same)
+                    change = best(np.flatnonzero(patch.may_leave()), np.array([expert]), same)
                 if change is None:
                     return  # the caller looks for faults
                 patch.apply(change)
         while full and (patch.held < 0).any():
-            change = patch.best_replacement(np.flatnonzero(patch.held < 0), everyone, 2**31)
+            change = best(np.flatnonzero(patch.held < 0), everyone)
             if change is None:
                 return
             patch.apply(change)
