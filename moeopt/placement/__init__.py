@@ -9,15 +9,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from moeopt.limits import Limits
 from moeopt.placement import exact
-from moeopt.placement.heuristics import eplb, equal_split, fold, repair, search, simple
+from moeopt.placement.heuristics import eplb, equal_split, fold, search, simple
+from moeopt.placement.heuristics import repair as mend
 from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.lasting import lost_if, survival
+from moeopt.placement.memory_budget import memory_budget
 from moeopt.placement.plan import Placement
 from moeopt.placement.problem import PROBLEM, house
+from moeopt.placement.slots_curve import slots_curve
 from moeopt.placement.verify import Evaluation, faults
-from moeopt.registry import Context, Method, Outcome
+from moeopt.registry import Context, Method, Outcome, Progress
+from moeopt.result import Result
 
 KNOWN_TO_ALL: frozenset[str] = frozenset({"lost"})
 """Further rules (`PlacementInstance.extras`) that every method lives with, as the referee alone has to know them."""
@@ -52,7 +58,7 @@ def _equal(instance: PlacementInstance) -> str | None:
 
 
 def _repaired(instance: PlacementInstance) -> str | None:
-    return repair.applies(instance) or _unknown(instance, ("lost", "moves", "min_replicas", "survive_nodes"))
+    return mend.applies(instance) or _unknown(instance, ("lost", "moves", "min_replicas", "survive_nodes"))
 
 
 def _automatic(instance: PlacementInstance) -> str | None:
@@ -61,7 +67,7 @@ def _automatic(instance: PlacementInstance) -> str | None:
 
 def auto(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
     """A repair where GPUs of a running plan are gone, else the search, and the exact programme where it is small."""
-    return repair.repair(instance, context) if "lost" in instance.extras else exact.solve_auto(instance, context)
+    return mend.repair(instance, context) if "lost" in instance.extras else exact.solve_auto(instance, context)
 
 
 def _searched(instance: PlacementInstance) -> str | None:
@@ -78,7 +84,7 @@ for _method in (
     Method("fold", fold.fold, "two slots a GPU: heaviest with lightest", "heuristic", _two_slots),
     Method("search", search.search, "counts and packing together, never worse than eplb", "heuristic", _searched),
     Method("equal_split", equal_split.equal_split, "every GPU equally many tokens, few copies", "optimal", _equal),
-    Method("repair", repair.repair, "after a failure: fewest loads and moves, then balance", "heuristic", _repaired),
+    Method("repair", mend.repair, "after a failure: fewest loads and moves, then balance", "heuristic", _repaired),
     Method("exact", exact.solve_exact, "search, then a mixed-integer programme", "exact when it ends", _searched),
     Method("auto", auto, "search; exact where a layer is small and open; repair", "as reached", _automatic),
 ):
@@ -90,6 +96,26 @@ compare = PROBLEM.compare
 register = PROBLEM.register
 evaluate = PROBLEM.evaluate
 
+
+def repair(
+    instance: PlacementInstance,
+    *,
+    limits: Limits | None = None,
+    seed: int = 0,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Restore every expert of the running plan after GPUs were lost or retired: ``solve`` with method ``repair``.
+
+    The fewest loads from storage (proved), then the fewest moves, then balance with what `max_moves` leaves. What was
+    lost, what is loaded and copied, and from where, stands in ``solution["repair"]``.
+
+    >>> instance = PlacementInstance([[4, 3, 2, 1]], gpus=3, slots=6, current=[[0, 1, 2, 0, 3, 1]], lost=[1])
+    >>> repair(instance).solution["repair"]["layers"][0]["from_storage"]
+    [[2, 0, 1]]
+    """
+    return solve(instance, method="repair", limits=limits, seed=seed, on_progress=on_progress)
+
+
 __all__ = [
     "METHODS",
     "PROBLEM",
@@ -99,6 +125,11 @@ __all__ = [
     "compare",
     "evaluate",
     "faults",
+    "lost_if",
+    "memory_budget",
     "register",
+    "repair",
+    "slots_curve",
     "solve",
+    "survival",
 ]

@@ -31,6 +31,8 @@ def applies(instance: PlacementInstance, most: int) -> bool:
         and instance.uniform
         and not instance.hierarchical
         and not instance.constrained
+        and max(instance.min_replicas) == 1
+        and not instance.survive_nodes
         and most <= 16
     )
 

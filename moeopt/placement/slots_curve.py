@@ -146,6 +146,11 @@ def slots_curve(
     wanted = feasible if redundant is None else _wanted(redundant, feasible, instance)
     run = _Run(instance, method, limits, seed, Deadline(limits.time_s))
     run.solve(wanted, on_progress, open_ended=redundant is None)
+    if not run.results:
+        check = Violations()
+        for note in run.notes or ["no time for any"]:
+            check.add("redundant", note, rule="no number of redundant experts has a plan", fix="Relax the rules")
+        check.raise_if_any()
     points = tuple(_point(size, result, expert_bytes) for size, result in zip(run.sizes, run.results, strict=True))
     return SlotsCurve(
         {"name": instance.name, "sha256": instance.sha256},
@@ -181,8 +186,13 @@ class _Run:
                 return
             size = with_slots(self.instance, self.instance.num_experts + extra)
             limits = self._limits(max(min(FEWEST, len(wanted)) - len(self.results), 1))
+            result = PROBLEM.solve(size, method=self.method, limits=limits, seed=self.seed)
+            if result.solution is None:  # rules such as min_replicas need more slots
+                why = result.conflicts[0]["message"] if result.conflicts else f"stopped by {result.stop}"
+                self.notes.append(f"{extra} redundant experts: {result.status}: {why}")
+                continue
             self.sizes.append(size)
-            self.results.append(PROBLEM.solve(size, method=self.method, limits=limits, seed=self.seed))
+            self.results.append(result)
             last_s = self.deadline.elapsed_s() - start_s
             if listen is not None:
                 listen(Progress(len(self.results), len(wanted), f"R = {extra}"))
@@ -253,6 +263,9 @@ def with_slots(instance: PlacementInstance, total: int) -> PlacementInstance:
 
 def _check(instance: PlacementInstance) -> None:
     check = Violations()
+    for field in ("current", "lost", "retire"):
+        if getattr(instance, field) is not None and len(getattr(instance, field)):
+            check.add(field, "...", rule="has no meaning for a curve", fix="Leave it out")
     if max(instance.slots) - min(instance.slots) > 1:
         shown = f"{min(instance.slots)} to {max(instance.slots)} a GPU"
         check.add("slots", shown, rule="a curve needs GPUs with equally many slots", fix="Leave the slots out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from moeopt.errors import NotApplicable
 from moeopt.limits import Limits
 from moeopt.placement import PlacementInstance, conflicts, faults
 from moeopt.placement.damage import describe, fewest_moves, running
+from moeopt.placement.load_plan import document_faults, read_result
 from moeopt.result import Result, Status
 from tests import strategies
 from tests.placement.test_lasting import _every_hosting, keeps
@@ -102,6 +104,22 @@ def test_more_moves_never_make_it_worse_and_are_kept_to(instance: PlacementInsta
     assert result.solution["repair"]["moves"] <= budget
     assert result.objective <= least.objective * (1 + 1e-6)
     assert result.solution["repair"]["storage_loads"] == least.solution["repair"]["storage_loads"]
+
+
+@given(failures(rules=False, max_gpus=4, max_experts=6), st.sampled_from(sorted(placement.METHODS)))
+def test_every_method_plans_on_the_gpus_that_are_left(instance: PlacementInstance, method: str) -> None:
+    if conflicts.conflicts(instance) or placement.METHODS[method].applies(instance):
+        return
+    try:
+        result = placement.solve(instance, method=method, limits=Limits(iterations=20, nodes=20))
+    except NotApplicable:
+        assert method in ("repair", "auto", "equal_split")
+        return
+    assert faults(instance, result.plan) == []
+    left = placement.solve(instance.left, method="search", limits=Limits(iterations=20))
+    assert result.lower_bound <= left.objective * (1 + 1e-9)  # the same problem without the GPUs that are gone
+    document = read_result(json.loads(result.to_json()))
+    assert document_faults(document, instance.loads, instance.layers) == []
 
 
 def test_a_retired_gpu_is_emptied_without_a_load_from_storage() -> None:

@@ -83,6 +83,16 @@ def test_numbers_that_do_not_fill_the_gpus_are_refused_with_those_that_do() -> N
         slots_curve(PlacementInstance([[1, 1, 1]], slots=[1, 3]))
 
 
+def test_numbers_that_break_a_rule_are_left_out_with_the_reason() -> None:
+    pinned = slots_curve(template(pin=[(0, 0)], forbid=[(0, 1)]), method="search", redundant=[0, 4, 24])
+    assert [p.redundant for p in pinned.points] == [0, 4]
+    assert "24 redundant experts: INFEASIBLE" in pinned.notes[0]
+    with pytest.raises(InstanceError, match="no number of redundant experts"):
+        slots_curve(template(forbid=[(0, gpu) for gpu in range(4)]), method="search", redundant=[0, 4])
+    with pytest.raises(InstanceError, match="has no meaning for a curve"):
+        slots_curve(template(lost=[1]))
+
+
 def test_a_deadline_ends_the_curve_with_what_there_is() -> None:
     loads = np.random.default_rng(0).integers(1, 1000, (8, 256))
     instance = PlacementInstance(loads, gpus=16, slots=256)
