@@ -258,7 +258,8 @@ def with_slots(instance: PlacementInstance, total: int) -> PlacementInstance:
         fields.pop(key, None)
     each, rest = divmod(total, instance.num_gpus)
     fields["slots"] = [each + (gpu < rest) for gpu in range(instance.num_gpus)]
-    return PlacementInstance(instance.loads, **fields)
+    loads = instance.loads if instance.window_loads is None else instance.window_loads
+    return PlacementInstance(loads, **fields)
 
 
 def _check(instance: PlacementInstance) -> None:
