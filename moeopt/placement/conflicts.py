@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from moeopt.placement.damage import fewest_moves
+from moeopt.placement.damage import FLOW_PAIRS, fewest_moves, running
+from moeopt.placement.flow import fewest_new
 from moeopt.placement.lasting import replica_conflicts
 from moeopt.placement.shape import slots_of_nodes
 
@@ -87,6 +88,8 @@ def _budget(instance: PlacementInstance) -> list[dict[str, Any]]:
         return []
     fewest = fewest_moves(instance)
     if fewest is None:
+        fewest = _fewest_by_flow(instance)
+    if fewest is None:
         return []
     found = []
     if instance.max_moves is not None and sum(fewest) > instance.max_moves:
@@ -102,6 +105,15 @@ def _budget(instance: PlacementInstance) -> list[dict[str, Any]]:
         )
         found.append({"rule": "lost, retire, max_moves_per_layer", "message": message, "shortfall": fewest[row] - most})
     return found
+
+
+def _fewest_by_flow(instance: PlacementInstance) -> list[int] | None:
+    """The same where pins, least replicas or smaller GPUs leave a choice; ``None`` for groups and at large sizes."""
+    if instance.current is None or instance.hierarchical or instance.num_experts * instance.num_gpus > FLOW_PAIRS:
+        return None
+    known = [running(instance, layer).known for layer in range(instance.num_layers)]
+    counts = [fewest_new(instance, there) for there in known]
+    return [int(((c > 0) & ~there).sum()) for c, there in zip(counts, known, strict=True) if c is not None]
 
 
 def _size(count: float) -> str:

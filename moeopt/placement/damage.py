@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+FLOW_PAIRS = 60_000
+"""(expert, GPU) pairs up to which the flow with the fewest new pairs is solved, some tenths of a second a layer."""
+
 
 @dataclass(frozen=True)
 class Running:
@@ -176,3 +179,23 @@ def fewest_moves(instance: PlacementInstance, before: Sequence[Running] | None =
         empty = int((state.held < 0).sum()) if instance.fill == "all" else 0
         found.append(max(int((~there).sum()), empty))
     return found
+
+
+def homes(instance: PlacementInstance, before: Running) -> Ints:
+    """(E,) place in `node_ids` of each expert's group: where most of it is, every node with equally many groups."""
+    assert instance.groups is not None
+    ids = sorted(set(instance.groups))
+    each = len(ids) // len(instance.node_ids)
+    group = np.searchsorted(np.array(ids), np.array(instance.groups))
+    votes = np.zeros((len(ids), len(instance.node_ids)), dtype=np.int64)
+    for place, node in enumerate(instance.node_ids):
+        on = before.known[:, np.array(instance.node) == node].any(axis=1)
+        np.add.at(votes[:, place], group[on], 1)
+    home = np.full(len(ids), -1)
+    room = [each] * len(instance.node_ids)
+    for flat in np.argsort(-votes, axis=None, kind="stable").tolist():
+        one, place = divmod(flat, len(instance.node_ids))
+        if home[one] < 0 and room[place]:
+            home[one] = place
+            room[place] -= 1
+    return np.asarray(home[group])

@@ -173,6 +173,22 @@ def test_a_running_plan_of_another_shape_is_repaired_too() -> None:
     assert fewest_moves(instance) is None  # GPU 0 shrinks: which replica leaves it is a choice
 
 
+def test_a_budget_is_held_against_the_flow_where_rules_leave_a_choice() -> None:
+    running_plan = [[0, 1, 2, 0, 3, 4, 3, 4, 0]]
+    rules = {
+        "gpus": 3,
+        "slots": 9,
+        "current": running_plan,
+        "lost": [0],
+        "min_replicas": [1, 1, 1, 1, 2],
+        "pin": [(0, 2)],
+    }
+    least = repaired(PlacementInstance([[5, 4, 3, 2, 1]], **rules)).solution["repair"]
+    assert least["moves"] == least["moves_fewest"] == 2  # expert 4 lies on GPUs 1 and 2 already
+    result = placement.solve(PlacementInstance([[5, 4, 3, 2, 1]], **rules, max_moves=1), method="repair")
+    assert result.status is Status.INFEASIBLE and "takes 2 moves" in result.conflicts[0]["message"]
+
+
 def test_groups_stay_on_their_node_when_a_gpu_fails() -> None:
     loads = [[8, 7, 6, 5, 4, 3, 2, 1]]
     whole = PlacementInstance(loads, gpus=6, slots=18, nodes=2, groups=4)

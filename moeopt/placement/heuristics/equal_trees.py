@@ -96,11 +96,14 @@ def _every_subset(loads: list[int], num_gpus: int, slots: int) -> list[tuple[lis
         if not left:
             return ()
         found: tuple[tuple[int, int], ...] | None = None
+        most = min(left.bit_count(), sums[left] * num_gpus // total)
         for mask, gpus in by_lowest[(left & -left).bit_length() - 1]:
             if mask & left == mask:
                 after = best(left ^ mask)
                 if after is not None and (found is None or len(after) + 1 > len(found)):
                     found = ((mask, gpus), *after)
+                    if len(found) == most:
+                        break
         return found
 
     answer = best((1 << len(loads)) - 1)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from moeopt.errors import NotApplicable
 from moeopt.kernels.knapsack import choose
 from moeopt.limits import Deadline
-from moeopt.placement.damage import Running, describe, running, said
+from moeopt.placement.damage import FLOW_PAIRS, Running, describe, fewest_moves, homes, running, said
 from moeopt.placement.flow import MOST_PAIRS, fewest_new
 from moeopt.placement.heuristics.patch import GAIN, Change, Patch, least_replicas, where_allowed
 from moeopt.placement.instance import PlacementInstance
@@ -27,8 +27,6 @@ from moeopt.result import Stop
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-FLOW_PAIRS = 60_000
-"""(expert, GPU) pairs up to which the flow with the fewest new pairs is solved, some tenths of a second a layer."""
 PASSES = 3
 """How often every replica that came in is looked at again."""
 
@@ -56,6 +54,8 @@ class _Run:
         self.stop = Stop.FINISHED
         self.allowed = where_allowed(instance)
         self.before = [running(instance, layer) for layer in range(instance.num_layers)]
+        self.closed = fewest_moves(instance, self.before) is not None
+        self.proved = True
 
     def outcome(self) -> Outcome[Placement]:
         """The plan, and what it takes to get there."""
@@ -79,27 +79,17 @@ class _Run:
         self.notes += list(dict.fromkeys(said(report)))
         return Outcome(plan, self.stop, notes=[*instance.notes, *self.notes], extra={"repair": report})
 
-    @property
-    def proved(self) -> bool:
-        """Whether the number of new pairs of the restored plan is the least there is."""
-        return not self.instance.hierarchical and not self.unproved
-
-    unproved = False
-
     def _restore(self, layer: int, deadline: Deadline) -> Patch:
-        """Every expert somewhere, by the fewest new pairs."""
+        """Every expert somewhere, by the fewest new pairs; notes where that is not proved."""
         instance, before = self.instance, self.before[layer]
         allowed = self._homes(before)
         patch = Patch(instance, layer, before.held, before.known, allowed)
-        simple = not instance.constrained and least_replicas(instance).max() == 1
-        if instance.hierarchical or simple or self.allowed.size > FLOW_PAIRS:
+        if instance.hierarchical or self.closed or self.allowed.size > FLOW_PAIRS:
             self._insert(patch, deadline)
-            if not simple:
-                self.unproved = True
+            self.proved &= self.closed
         if _broken(instance, layer, patch.held):
             held = self._by_flow(layer, before)
             patch = Patch(instance, layer, held, before.known, allowed)
-            self.unproved |= instance.hierarchical
         return patch
 
     def _balance(self, patch: Patch, before: Running, deadline: Deadline) -> None:
@@ -257,26 +247,6 @@ class _Run:
             Patch(instance, layer, stages[layer][at], self.before[layer].known, self.allowed)
             for layer, at in enumerate(chosen)
         ]
-
-
-def homes(instance: PlacementInstance, before: Running) -> Ints:
-    """(E,) place in `node_ids` of each expert's group: where most of it is, every node with equally many groups."""
-    assert instance.groups is not None
-    ids = sorted(set(instance.groups))
-    each = len(ids) // len(instance.node_ids)
-    group = np.searchsorted(np.array(ids), np.array(instance.groups))
-    votes = np.zeros((len(ids), len(instance.node_ids)), dtype=np.int64)
-    for place, node in enumerate(instance.node_ids):
-        on = before.known[:, np.array(instance.node) == node].any(axis=1)
-        np.add.at(votes[:, place], group[on], 1)
-    home = np.full(len(ids), -1)
-    room = [each] * len(instance.node_ids)
-    for flat in np.argsort(-votes, axis=None, kind="stable").tolist():
-        one, place = divmod(flat, len(instance.node_ids))
-        if home[one] < 0 and room[place]:
-            home[one] = place
-            room[place] -= 1
-    return np.asarray(home[group])
 
 
 def _lacking(patch: Patch) -> bool:
