@@ -53,7 +53,10 @@ class Context:
 
 @dataclass
 class Outcome(Generic[PlanT]):
-    """What a method gives back: a plan, why it stopped, bounds it has proved, and what it has to say."""
+    """What a method gives back: a plan, why it stopped, bounds it has proved, and what it has to say.
+
+    ``details`` go into the solution as they are.
+    """
 
     plan: PlanT | None
     stop: Stop = Stop.FINISHED
@@ -62,8 +65,7 @@ class Outcome(Generic[PlanT]):
     bounds: list[Any] | None = None
     notes: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
-    extra: dict[str, Any] = field(default_factory=dict)
-    """What the method adds to the solution's own fields."""
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -335,8 +335,8 @@ def _rebuild(document: ResultDocument, loads: Any) -> PlacementInstance:
 def _one_layer(document: ResultDocument, instance: PlacementInstance, row: int) -> PlacementInstance:
     fields = document.instance.document.model_dump(by_alias=True)
     fields |= {"layers": [instance.layers[row]], "loads": instance.loads[row : row + 1].tolist()}
-    if fields.get("current") is not None:
-        fields["current"] = fields["current"][row : row + 1]
+    if instance.current is not None:
+        fields["current"] = [instance.current[row].tolist()]
         fields.pop("max_moves", None)  # a budget for all layers together
     return read_instance(fields)
 

@@ -124,7 +124,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         }
         if plan.shares is not None:
             solution["shares"] = [[list(share) for share in row] for row in plan.shares]
-        solution |= outcome.extra
+        solution |= outcome.details
         if "lost" in instance.extras and "repair" not in solution:
             solution["repair"] = damage.describe(instance, plan.slot_expert)
         certificates = [

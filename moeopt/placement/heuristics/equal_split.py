@@ -71,7 +71,7 @@ def equal_split(instance: PlacementInstance, context: Context) -> Outcome[Placem
         "extra_copies": [split.extra_copies for split in splits],
         "extra_copies_fewest": [split.extra_copies_fewest for split in splits],
     }
-    return Outcome(Placement.of(rows, shares), stop, notes=notes, extra={"equal_split": found})
+    return Outcome(Placement.of(rows, shares), stop, notes=notes, details={"equal_split": found})
 
 
 def split_layer(instance: PlacementInstance, row: int, deadline: Deadline | None = None, seed: int = 0) -> LayerSplit:

@@ -77,7 +77,7 @@ class _Run:
         if self.proved:
             report["moves_fewest"] = sum(fewest)
         self.notes += list(dict.fromkeys(said(report)))
-        return Outcome(plan, self.stop, notes=[*instance.notes, *self.notes], extra={"repair": report})
+        return Outcome(plan, self.stop, notes=[*instance.notes, *self.notes], details={"repair": report})
 
     def _restore(self, layer: int, deadline: Deadline) -> Patch:
         """Every expert somewhere, by the fewest new pairs; notes where that is not proved."""
