@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 BEST, COST, FAILS, STEP, WORK = range(5)
-"""Places in the memory vector: incumbent's objective, cost of the base, kicks in vain, how far the levels lie below the
-incumbent's ratios, and the slots times windows looked at so far: a measure of work that is the same on every machine."""
+"""Places in the memory vector: incumbent's objective, cost of the base, kicks in vain, how far the levels lie below
+the incumbent's ratios, and slots times windows looked at so far: a measure of work that is alike on every machine."""
 
 PINNED, FORBIDDEN = 1, 2
 

@@ -19,7 +19,7 @@ from moeopt.placement.problem import PROBLEM, house
 from moeopt.placement.verify import Evaluation, faults
 from moeopt.registry import Method
 
-KNOWN_TO_ALL: frozenset[str] = frozenset()
+KNOWN_TO_ALL: frozenset[str] = frozenset({"windows", "base"})
 """Further rules (`PlacementInstance.extras`) that every method lives with, as the referee alone has to know them."""
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from moeopt.kernels.counts import greedy_counts
 
 if TYPE_CHECKING:
+    from moeopt.placement.instance import PlacementInstance
     from moeopt.workload.table import Loads
 
 
@@ -20,6 +21,7 @@ class Derived:
 
     loads: Loads
     steps: int
+    shared: str | None
     floor_tokens: float
     distinct: bool
     slots: tuple[int, ...]
@@ -138,17 +140,42 @@ class Derived:
         speed = sum(map(Fraction, self.speed))
         fits = max(int(whole.max()), floor) * self.num_experts < 2**62
         weights = np.maximum(whole if fits else whole.astype(object), floor)
-        return tuple(Fraction(int(total), denominator) / speed for total in weights.sum(axis=1))
+        ideals = [Fraction(int(total), denominator) / speed for total in weights.sum(axis=1)]
+        if self.exact_base is not None:
+            carriers = sum(count > 0 for count in self.slots)
+            ideals = [even + each * carriers / speed for even, each in zip(ideals, self.exact_base, strict=True)]
+        return tuple(ideals)
 
     @property
     def engine_split(self) -> bool:
         """The engine's own dispatch rule shares the tokens, not we."""
         return self.split not in ("even", "free")
 
-    @property
+    @cached_property
+    def exact_base(self) -> tuple[Fraction, ...] | None:
+        """L exact constant loads of every GPU that has slots (copies of shared experts); ``None`` where there is none."""
+        if self.shared not in ("replicated", "fused"):
+            return None
+        from moeopt.placement.shared import constant_loads
+
+        return constant_loads(self)  # type: ignore[arg-type]
+
+    @cached_property
+    def bare(self) -> PlacementInstance:
+        """The same instance without constant loads; itself where there are none."""
+        from moeopt.placement.window_bounds import alike
+
+        if self.exact_base is None:
+            return self  # type: ignore[return-value]
+        return alike(self, self.loads, self.floor_tokens, self.steps)  # type: ignore[arg-type]
+
+    @cached_property
     def base(self) -> NDArray[np.float64] | None:
         """(L, G) constant load of every GPU, tokens; ``None`` where there is none."""
-        return None
+        if self.exact_base is None:
+            return None
+        carriers = np.array([count > 0 for count in self.slots], dtype=np.float64)
+        return np.array([float(each) for each in self.exact_base])[:, None] * carriers
 
     @cached_property
     def extras(self) -> frozenset[str]:

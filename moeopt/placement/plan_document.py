@@ -27,6 +27,9 @@ class LayerPlan(BaseModel):
     imbalance: float = Field(description="max_load / ideal, 1 for an idle layer")
     lower_bound: float = Field(description="proven floor under max_load")
     gap: float = Field(description="(max_load - lower_bound) / max_load")
+    windows: list[float] | None = Field(
+        None, description="with windows, the imbalance of each; max_load is then their combination, and ideal 1"
+    )
 
 
 class Solution(BaseModel):

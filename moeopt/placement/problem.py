@@ -16,6 +16,8 @@ from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Resu
 from moeopt.versions import versions
 
 UNIT = "tokens"
+RATIO = "imbalance"
+"""Unit with windows, whose tokens cannot be added: the combined ratio of the busiest GPU to the ideal."""
 
 
 class PlacementProblem(Problem[PlacementInstance, Placement]):
@@ -54,7 +56,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             method=method,
             status=Status.INFEASIBLE,
             stop=Stop.FINISHED,
-            unit=UNIT,
+            unit=unit(instance),
             runtime_s=context.deadline.elapsed_s(),
             seed=context.seed,
             conflicts=tuple(conflicts),
@@ -103,6 +105,8 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
                 strict=True,
             )
         ]
+        for layer, ratios in zip(layers, judged.windows, strict=False):  # none with one window
+            layer["windows"] = [float(ratio) for ratio in ratios]
         worst = max(layer["gap"] for layer in layers)
         kind: BoundKind = "solver" if any(floor.kind == "solver" for floor in floors) else "certified"
         optimal = worst <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
@@ -139,7 +143,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             certificate={"layers": certificates},
             solution=solution,
             gap_worst_layer=worst,
-            unit=UNIT,
+            unit=unit(instance),
             runtime_s=context.deadline.elapsed_s(),
             seed=context.seed,
             iterations=outcome.iterations,
@@ -148,6 +152,11 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             versions={**versions("numpy"), **outcome.versions},
             plan=plan,
         )
+
+
+def unit(instance: PlacementInstance) -> str:
+    """What the objective is counted in."""
+    return RATIO if instance.windows else UNIT
 
 
 def reference(instance: PlacementInstance) -> Mapping[str, Any]:
