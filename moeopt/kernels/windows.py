@@ -116,7 +116,8 @@ def combined(ratios: Floats, tail: float) -> float:
         value = ordered[ordered.shape[0] - 1 - place]
         total += part * (value if value > 1.0 else 1.0)
         left -= part
-    return total / tail
+    value: float = total / tail
+    return value
 
 
 @jit
@@ -393,7 +394,7 @@ def weigh_changes(field: Field, state: State) -> None:
 @jit
 def strain_at(field: Field, state: State, expert: int, gpu: int) -> float:
     """What one replica less of an expert would add to the cost of one of its GPUs."""
-    more = -state.height[gpu]
+    more: float = -state.height[gpu]
     for w in range(field.floor.shape[0]):
         shrunk = window_piece(field.loads[expert, w], state.counts[expert] - 1, field.floor[w])
         above = (state.total[gpu, w] - state.unit[expert, w] + shrunk) * field.pace[gpu] - state.level[w]

@@ -153,7 +153,7 @@ class Derived:
 
     @cached_property
     def exact_base(self) -> tuple[Fraction, ...] | None:
-        """L exact constant loads of every GPU that has slots (copies of shared experts); ``None`` where there is none."""
+        """L exact constant loads of every GPU with slots, for its copies of shared experts; ``None`` where none."""
         if self.shared not in ("replicated", "fused"):
             return None
         from moeopt.placement.shared import constant_loads

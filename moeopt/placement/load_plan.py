@@ -266,9 +266,9 @@ def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: 
             if not _close(said, value):
                 yield f"layer {layer.layer}: {field} says {said}, recomputed {value}"
         ratios = [float(ratio) for ratio in judged.windows[0]] if judged.windows else []
-        stated = layer.windows or []
-        if len(stated) != len(ratios) or not all(map(_close, stated, ratios)):
-            yield f"layer {layer.layer}: windows say {stated}, recomputed {ratios}"
+        told = layer.windows or []
+        if len(told) != len(ratios) or not all(map(_close, told, ratios)):
+            yield f"layer {layer.layer}: windows say {told}, recomputed {ratios}"
     if document.certificate is None or len(document.certificate.layers) != len(solution.layers):
         return
     for row, (layer, proof) in enumerate(zip(solution.layers, document.certificate.layers, strict=True)):

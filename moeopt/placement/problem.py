@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from moeopt.placement import bounds, conflicts, verify
+from moeopt.placement import bounds, conflicts, per_step, seconds, verify
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement, as_placement
@@ -74,6 +74,10 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             plan = with_best_shares(instance, plan, context.deadline)
             if context.deadline.passed():
                 notes.append("the time was up before every layer had its best shares: the others have even parts")
+        advice = seconds.advice(instance, plan)
+        if advice is not None:
+            notes.append(f"{advice['reason']}: keep")
+            plan = seconds.kept(instance) or plan
         judged = verify.evaluate(instance, plan)
         if context.warm_start is not None:
             warm = context.warm_start
@@ -107,6 +111,12 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         ]
         for layer, ratios in zip(layers, judged.windows, strict=False):  # none with one window
             layer["windows"] = [float(ratio) for ratio in ratios]
+        _add_noise(instance, layers)
+        prices = seconds.price(instance, plan) if seconds.priced(instance) else None
+        if prices is not None:
+            for row, layer in enumerate(layers):
+                layer["seconds"] = float(prices.after[row])
+                layer["seconds_now"] = None if prices.now is None else float(prices.now[row])
         worst = max(layer["gap"] for layer in layers)
         kind: BoundKind = "solver" if any(floor.kind == "solver" for floor in floors) else "certified"
         optimal = worst <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
@@ -126,6 +136,10 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             "phase": instance.phase,
             "engine": instance.engine,
         }
+        if prices is not None:
+            solution["seconds"] = prices.to_dict()
+        if advice is not None:
+            solution["advice"] = advice
         if plan.shares is not None:
             solution["shares"] = [[list(share) for share in row] for row in plan.shares]
         certificates = [
@@ -152,6 +166,16 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             versions={**versions("numpy"), **outcome.versions},
             plan=plan,
         )
+
+
+def _add_noise(instance: PlacementInstance, layers: list[dict[str, Any]]) -> None:
+    """The imbalance that single passes have in any plan, where the batch is known."""
+    if instance.top_k is None or instance.batch_tokens is None:
+        return
+    gpus = sum(count > 0 for count in instance.slots)
+    floor = per_step.noise_floor(gpus, instance.top_k, instance.batch_tokens)
+    for layer in layers:
+        layer["per_step_imbalance"] = floor
 
 
 def unit(instance: PlacementInstance) -> str:

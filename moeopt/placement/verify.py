@@ -103,9 +103,7 @@ def _evaluate_windows(instance: PlacementInstance, plan: Placement, split: str |
     """Every window alone, then one figure a layer."""
     judged = [_evaluate(window, plan, split) for window in instance.windows]
     counted = tail_of(instance)
-    ratios = [
-        tuple(ratio(one.max_load[row], one.ideal[row]) for one in judged) for row in range(instance.num_layers)
-    ]
+    ratios = [tuple(ratio(one.max_load[row], one.ideal[row]) for one in judged) for row in range(instance.num_layers)]
     tops = tuple(combine(row, counted) for row in ratios)
     ideals = np.array([[float(even) or 1.0 for even in one.ideal] for one in judged])[:, :, None]
     costs = np.array([one.gpu_cost for one in judged]) / ideals
@@ -150,7 +148,9 @@ def _with_base(
     for row, bottom, base in zip(totals.tolist(), denominators, instance.exact_base, strict=True):
         common = math.lcm(bottom, base.denominator)
         more = int(base * common)
-        found.append([total * (common // bottom) + more * carries for total, carries in zip(row, carriers, strict=True)])
+        found.append(
+            [total * (common // bottom) + more * carries for total, carries in zip(row, carriers, strict=True)]
+        )
         finer.append(common)
     return np.array(found, dtype=object), finer
 

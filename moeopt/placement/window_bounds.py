@@ -3,7 +3,7 @@
 | kind | holds for | certificate |
 |---|---|---|
 | ``windows`` | every rule of every window's own bound | the certificates of the W windows |
-| ``blend`` | even and free split, worst, mean and CVaR | weights of the windows, and a certificate of the blended loads |
+| ``blend`` | even and free split | weights of the windows, and a certificate of the blended loads |
 | ``envelope`` | even split, the worst window | none needed |
 
 A blend is one instance whose loads are the windows' own, in parts of their ideals, times the weights; they are cut down
@@ -149,9 +149,7 @@ def _weights(instance: PlacementInstance, given: Any) -> tuple[Fraction, ...] | 
 
 
 def _joined(instance: PlacementInstance, row: int, alone: list[bounds.LayerBound]) -> bounds.LayerBound:
-    ratios = [
-        ratio(bound.value, window.ideal[row]) for bound, window in zip(alone, instance.windows, strict=True)
-    ]
+    ratios = [ratio(bound.value, window.ideal[row]) for bound, window in zip(alone, instance.windows, strict=True)]
     certificate = {"kind": "windows", "windows": [dict(bound.certificate) for bound in alone]}
     return bounds.LayerBound("windows", combine(ratios, tail_of(instance)), certificate)
 
