@@ -73,7 +73,7 @@ def _per_step(instance: PlacementInstance, result: Result, solution: Any) -> lis
         said = f"{mean:.4f} in the mean, {worst:.4f} on the worst layer, measured on {measured['steps']:,} passes"
     else:
         batch = f"{instance.batch_tokens:,} tokens a GPU with top-{instance.top_k}"
-        said = f"at least {mean:.4f} in a pass of {batch}, by the noise of counting: no plan removes that"
+        said = f"about {mean:.4f} in a pass of {batch}, by the noise of counting alone, whatever the plan"
     lines = [("per step", said)]
     gap, noise = result.gap_worst_layer, min(found) - 1
     if gap is not None and result.bound_kind == "certified" and gap <= FAR_BELOW * noise:

@@ -147,6 +147,11 @@ class Derived:
         return tuple(ideals)
 
     @property
+    def par(self) -> tuple[Fraction, ...]:
+        """L exact values that a layer's cost is measured against: the ideal; 1 with windows, whose costs are ratios."""
+        return self.ideal if self.window_loads is None else (Fraction(1),) * self.num_layers
+
+    @property
     def engine_split(self) -> bool:
         """The engine's own dispatch rule shares the tokens, not we."""
         return self.split not in ("even", "free")

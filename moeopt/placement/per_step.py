@@ -56,7 +56,7 @@ def noise_floor(num_gpus: int, top_k: int, batch_tokens: int) -> float:
     Notes
     -----
     Selections are taken as independent (Poisson counts, normal for many). Tokens of one request are alike in practice,
-    so real passes scatter more: a floor, not a forecast.
+    so real passes scatter more; where an engine halves the tokens of a replicated expert exactly, somewhat less.
 
     >>> round(noise_floor(32, 8, 128), 4)
     1.0647

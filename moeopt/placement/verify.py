@@ -108,7 +108,7 @@ def _evaluate_windows(instance: PlacementInstance, plan: Placement, split: str |
     ideals = np.array([[float(even) or 1.0 for even in one.ideal] for one in judged])[:, :, None]
     costs = np.array([one.gpu_cost for one in judged]) / ideals
     shown = costs.max(axis=0) if instance.combine == "worst" else costs.mean(axis=0)
-    return Evaluation(tops, (Fraction(1),) * instance.num_layers, shown, tuple(ratios))
+    return Evaluation(tops, instance.par, shown, tuple(ratios))
 
 
 def _evaluate(instance: PlacementInstance, plan: Placement, split: str | None) -> Evaluation:
