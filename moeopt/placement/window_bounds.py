@@ -7,7 +7,7 @@
 | ``envelope`` | even split, the worst window | none needed |
 
 A blend is one instance whose loads are the windows' own, in parts of their ideals, times the weights; they are cut down
-to whole multiples of `GRAIN`, so that the bound stays below the truth and is re-checked exactly.
+to whole multiples of `grain`, so that the bound stays below the truth and is re-checked exactly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ from moeopt.placement.combined import combine, ratio, tail_of
 from moeopt.placement.instance import PlacementInstance
 
 GRAIN = Fraction(1, 2**40)
-"""What blended loads are cut down to, in parts of the ideal."""
+"""What blended loads are cut down to, in parts of all loads of the layer together."""
+
+
+def grain(instance: PlacementInstance) -> Fraction:
+    """`GRAIN` in parts of the ideal, which is all loads over all speeds."""
+    return GRAIN * sum(map(Fraction, instance.speed))
 
 
 def cheap(instance: PlacementInstance) -> list[bounds.LayerBound]:
@@ -55,7 +60,7 @@ def tighten(
     if instance.split in ("even", "free"):
         blended = blend(instance, row, _equal(instance))
         first = bounds.cheap(blended)[0]
-        inner = bounds.tighten(blended, first, 0, objective / float(GRAIN), gap)
+        inner = bounds.tighten(blended, first, 0, objective / float(grain(instance)), gap)
         found.append(_blended(instance, inner))
     return max(found, key=lambda one: one.value)
 
@@ -79,7 +84,7 @@ def check(instance: PlacementInstance, row: int, certificate: Mapping[str, Any])
         if weights is None or not isinstance(inner, Mapping):
             return None
         value = bounds.proved(blend(instance, row, weights), 0, inner)
-        return None if value is None else value * GRAIN
+        return None if value is None else value * grain(instance)
     if kind == "envelope":
         return _envelope(instance, row)
     return None
@@ -108,7 +113,7 @@ def alike(instance: PlacementInstance, loads: Any, floor_tokens: float, steps: i
 
 
 def blend(instance: PlacementInstance, row: int, weights: tuple[Fraction, ...]) -> PlacementInstance:
-    """One layer: the windows' loads in parts of their ideals, times `weights`, in whole multiples of `GRAIN`.
+    """One layer: the windows' loads in parts of their ideals, times `weights`, in whole multiples of `grain`.
 
     The constant load of shared experts is left out, which only lowers the bound.
     """
@@ -117,21 +122,26 @@ def blend(instance: PlacementInstance, row: int, weights: tuple[Fraction, ...]) 
 
 @lru_cache(maxsize=256)
 def _blend(instance: PlacementInstance, row: int, weights: tuple[Fraction, ...]) -> PlacementInstance:
-    loads = [Fraction(0)] * instance.num_experts
-    floor = Fraction(0)
+    loads = [0] * instance.num_experts
+    floor = 0
     for window, weight in zip(instance.windows, weights, strict=True):
         if not window.ideal[row] or not weight:
             continue
-        whole, least, denominator = window.exact_loads
-        unit = weight / (window.ideal[row] * denominator * GRAIN)
-        each = [int(load) for load in whole[row].tolist()]
-        if instance.floor_rule == "per_expert":
-            each = [max(load, least) for load in each]
-        else:
-            floor += least * unit
-        loads = [total + load * unit for total, load in zip(loads, each, strict=True)]
-    table = np.array([[int(load) for load in loads]], dtype=np.int64)
-    return alike(instance, table, float(int(floor)), 1)
+        each, least = _grains(window, row, weight)
+        floor += least
+        loads = [total + load for total, load in zip(loads, each, strict=True)]
+    return alike(instance, np.array([loads], dtype=np.int64), float(floor), 1)
+
+
+def _grains(window: PlacementInstance, row: int, weight: Fraction) -> tuple[list[int], int]:
+    """Loads and floor of a window in parts of its ideal times `weight`, cut down to multiples of `grain`."""
+    whole, least, denominator = window.exact_loads
+    unit = weight / (window.ideal[row] * denominator * grain(window))
+    top, bottom = unit.numerator, unit.denominator
+    loads = [int(load) for load in whole[row].tolist()]
+    if window.floor_rule == "per_expert":
+        return [max(load, least) * top // bottom for load in loads], 0
+    return [load * top // bottom for load in loads], least * top // bottom
 
 
 def _equal(instance: PlacementInstance) -> tuple[Fraction, ...]:
@@ -157,7 +167,7 @@ def _joined(instance: PlacementInstance, row: int, alone: list[bounds.LayerBound
 def _blended(instance: PlacementInstance, inner: bounds.LayerBound) -> bounds.LayerBound:
     weights = [str(weight) for weight in _equal(instance)]
     certificate = {"kind": "blend", "weights": weights, "blended": dict(inner.certificate)}
-    return bounds.LayerBound("blend", inner.value * GRAIN, certificate)
+    return bounds.LayerBound("blend", inner.value * grain(instance), certificate)
 
 
 def _others(instance: PlacementInstance, row: int) -> list[bounds.LayerBound]:
@@ -174,19 +184,10 @@ def _envelope(instance: PlacementInstance, row: int) -> Fraction | None:
     """The smallest possible largest replica, each expert in the window where it weighs most; for the worst window."""
     if instance.split != "even" or tail_of(instance) != 1:
         return None
-    loads = [0] * instance.num_experts
-    floors = [Fraction(0)]
-    for window in instance.windows:
-        if not window.ideal[row]:
-            continue
-        whole, least, denominator = window.exact_loads
-        unit = 1 / (window.ideal[row] * denominator * GRAIN)
-        each = [int(load) for load in whole[row].tolist()]
-        if instance.floor_rule == "per_expert":
-            each = [max(load, least) for load in each]
-        else:
-            floors.append(least * unit)
-        loads = [max(top, int(load * unit)) for top, load in zip(loads, each, strict=True)]
-    largest = alike(instance, np.array([loads], dtype=np.int64), float(int(max(floors))), 1)
+    parts = [_grains(window, row, Fraction(1)) for window in instance.windows if window.ideal[row]]
+    loads = [max(column) for column in zip(*(each for each, _ in parts), strict=True)]
+    if not loads:
+        return None  # every window is idle
+    largest = alike(instance, np.array([loads], dtype=np.int64), float(max(least for _, least in parts)), 1)
     value = bounds.proved(largest, 0, {"kind": "largest"})
-    return None if value is None else value * GRAIN
+    return None if value is None else value * grain(instance)
