@@ -25,7 +25,7 @@ def read_inputs(paths: Sequence[str], shape: Shape, say: Say) -> PlacementInstan
     """One file: its instance. Several: their loads as windows of one instance, in the order given."""
     if len(paths) == 1:
         return read_instance(paths[0], shape, say)
-    return from_loads(joined(paths, say), ", ".join(paths), shape, say, name_of_windows(paths))
+    return from_loads(joined(paths, say, shape.steps), ", ".join(paths), shape, say, name_of_windows(paths))
 
 
 def name_of_windows(paths: Sequence[str]) -> str:
@@ -43,8 +43,8 @@ def name_of_windows(paths: Sequence[str]) -> str:
     return f"{first}, {len(names)} windows"
 
 
-def joined(paths: Sequence[str], say: Say) -> LoadTable:
-    """The tables of several files as one table with windows.
+def joined(paths: Sequence[str], say: Say, steps_of_each: int | None = None) -> LoadTable:
+    """The tables of several files as one table with windows; `steps_of_each` stands above what files say.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def joined(paths: Sequence[str], say: Say) -> LoadTable:
     check.raise_if_any()
     known = [table for table in tables if table is not None]
     _refuse_unlike(paths, known, check)
-    steps = [table.steps for table in known]
+    steps = [table.steps if steps_of_each is None else steps_of_each for table in known]
     if None in steps and any(step is not None for step in steps):
         missing = ", ".join(path for path, step in zip(paths, steps, strict=True) if step is None)
         rule = "say how many forward passes their loads are of, others do not"
@@ -75,7 +75,7 @@ def joined(paths: Sequence[str], say: Say) -> LoadTable:
         for note in table.notes:
             say.note(f"{path}: {note}")
     windows: Any = np.concatenate([_windows(table) for table in known])
-    passes = None if None in steps else tuple(each for table in known for each in _passes(table))
+    passes = None if None in steps else tuple(each for table in known for each in _passes(table, steps_of_each))
     first = known[0]
     return LoadTable(windows.sum(axis=0), first.layers, passes, first.names, ", ".join(paths), (), windows)
 
@@ -94,8 +94,10 @@ def _windows(table: LoadTable) -> Any:
     return table.loads[None] if table.windows is None else table.windows
 
 
-def _passes(table: LoadTable) -> tuple[int, ...]:
+def _passes(table: LoadTable, steps_of_each: int | None) -> tuple[int, ...]:
     count = 1 if table.windows is None else len(table.windows)
+    if steps_of_each is not None:
+        return (steps_of_each,) * count
     return table.steps if isinstance(table.steps, tuple) else (table.steps or 1,) * count
 
 

@@ -236,7 +236,7 @@ class PlacementInstance(Derived):
             table = shared_experts.hosted(table, self.num_hosted, self.top_k)
             if window_loads is not None:
                 window_loads = shared_experts.hosted(window_loads, self.num_hosted, self.top_k)
-            if names is not None and len(names) == table.shape[1] - self.num_hosted:
+            if checks.listed(names) and len(names) == table.shape[1] - self.num_hosted:
                 names = [*names, *(f"shared {place}" for place in range(self.num_hosted))]
             if checks.listed(min_replicas) and len(min_replicas) == table.shape[1] - self.num_hosted:  # type: ignore[arg-type]
                 min_replicas = [*min_replicas, *[1] * self.num_hosted]  # type: ignore[misc]

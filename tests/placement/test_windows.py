@@ -280,3 +280,25 @@ def test_windows_of_another_certificate_prove_nothing() -> None:
 def test_a_window_that_is_bad_is_named() -> None:
     with pytest.raises(InstanceError, match=r"window 1, layer 0, expert 1"):
         PlacementInstance([[[1, 2]], [[1, float("nan")]]], gpus=2, slots=2)
+
+
+# --- awkward loads ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["lpt", "search", "exact"])
+def test_awkward_windows_are_planned(method: str) -> None:
+    huge = [[1e12, 1e12, 1e-9, 1e-9]]
+    mixed = PlacementInstance([huge, [[1e-9, 1e-9, 1e12, 1e12]]], gpus=2, slots=4)
+    assert placement.solve(mixed, method=method).objective == pytest.approx(1.0)
+    one = PlacementInstance([[[100, 0, 0, 0]], [[0, 100, 0, 0]]], gpus=4, slots=8)
+    assert placement.solve(one, method=method).solution["layers"][0]["imbalance"] >= 1
+    wide = np.full((2, 1, 4), 2_000_000_000, dtype=np.int32)
+    full = placement.solve(PlacementInstance(wide, gpus=2, slots=4), method=method)
+    assert full.objective == 1.0 and str(full.status) == "OPTIMAL"
+    zeros = placement.solve(PlacementInstance(np.zeros((2, 1, 8)), gpus=4, slots=8), method=method)
+    assert zeros.solution["imbalance_mean"] == 1.0
+
+
+def test_sums_of_windows_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InstanceError, match="sum over windows"):
+        PlacementInstance(np.full((3, 1, 2), 2**62), gpus=1, slots=2)
