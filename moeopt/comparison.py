@@ -15,12 +15,16 @@ NOT_RUN = "not run: the comparison was interrupted"
 
 @dataclass(frozen=True)
 class Row:
-    """One method in a comparison: its result, or the reason why there is none; `remark` marks a broken rule."""
+    """One method in a comparison: its result, or the reason why there is none; `remark` marks a broken rule.
+
+    `held_out` has what its plan is worth on loads it was not made for, where it was scored on some.
+    """
 
     method: str
     result: Result | None
     reason: str = ""
     remark: str = ""
+    held_out: Mapping[str, Any] | None = None
 
     @property
     def cut_short(self) -> str:

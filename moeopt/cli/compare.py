@@ -23,7 +23,9 @@ EXAMPLE = """Example:
 
 moeopt compare loads.csv --gpus 32 --slots 96 --methods eplb,search -o report.html
 
-moeopt compare loads.csv --gpus 32 --slots 96 --plans ours.json,theirs.json"""
+moeopt compare loads.csv --gpus 32 --slots 96 --plans ours.json,theirs.json
+
+moeopt compare --fit 'week_1_*.csv' --score 'week_2_*.csv' --gpus 32 --slots 96"""
 
 RIVAL = "eplb"
 
@@ -31,19 +33,31 @@ RIVAL = "eplb"
 @verb
 def compare(
     say: Say,
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Loads, or instance documents; - is stdin.")],
     shape: Shape,
     solving: Solving,
     output: Output,
     gate: Gate,
+    inputs: Annotated[
+        list[str] | None, typer.Argument(metavar="[INPUT...]", help="Loads, or instance documents; - is stdin.")
+    ] = None,
     methods: Annotated[
         str, typer.Option("--methods", help="Names with commas; also package.module:function.")
     ] = "contiguous,eplb,lpt,search",
     plans: Annotated[
         list[str] | None, typer.Option("--plans", metavar="FILE,...", help="Ready-made plans; may be given repeatedly.")
     ] = None,
+    fit: Annotated[
+        list[str] | None,
+        typer.Option("--fit", metavar="GLOB", help="Plan on these loads, as windows; may be given repeatedly."),
+    ] = None,
+    score: Annotated[
+        list[str] | None,
+        typer.Option("--score", metavar="GLOB", help="Score the plans on these loads, which they have not seen."),
+    ] = None,
 ) -> int:
     """Run several methods on the same loads, one block an INPUT, and judge them all by one referee.
+
+    With --fit and --score instead of INPUT there is one block: plans made for the first, scored on the others too.
 
     Gaps are measured against the best bound that any of them proved. With -o the report is HTML, Markdown, CSV or
     JSON, as the ending says. --fail-if-worse looks at the plans, and without plans at the best other method.
@@ -53,6 +67,7 @@ def compare(
     from moeopt.cli.tables import comparison_table
 
     limits = solving.limits()
+    fitted, scored = _held_out_files(inputs or [], fit or [], score or [])
     _check_output(output)
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if gate.fail_if_worse and RIVAL not in names:
@@ -60,9 +75,11 @@ def compare(
     documents = _read_plans(plans or [], names)
     find_plugins(names)
     blocks: list[tuple[PlacementInstance, Comparison]] = []
-    for path, name in zip(inputs, names_of(inputs), strict=True):
+    sources = [[path] for path in inputs or []] or [fitted]
+    labels = names_of(inputs or []) or [None]
+    for paths, name in zip(sources, labels, strict=True):
         try:
-            block = _block(path, name, names, documents, shape, solving, limits, say)
+            block = _block(paths, name, names, documents, shape, solving, limits, say, scored)
         except KeyboardInterrupt:
             if not blocks:
                 raise
@@ -73,9 +90,11 @@ def compare(
             _notes(block[1], say)
         if block[1].interrupted:
             break
-    left_out = [f"interrupted: {path} was not compared" for path in inputs[len(blocks) :]]
+    left_out = [f"interrupted: {', '.join(paths)} was not compared" for paths in sources[len(blocks) :]]
     for note in left_out:
         say.note(note)
+    if scored:
+        left_out.append(f"held out, and seen by no method: {', '.join(scored)}")
     if output.json:
         say.document({"schema": "moeopt/comparison/1", "blocks": [_document(*block) for block in blocks]})
     if output.output is not None:
@@ -95,28 +114,71 @@ def _check_output(output: Output) -> None:
     check_target(output.output, tuple(FORMATS), output.force, what="a report", advice="moeopt place writes plans")
 
 
+def _held_out_files(inputs: list[str], fit: list[str], score: list[str]) -> tuple[list[str], list[str]]:
+    """The files to plan on and the files to score on; either is empty with plain inputs."""
+    from moeopt.cli.windows import files_of
+    from moeopt.errors import Violations
+
+    check = Violations()
+    if inputs and (fit or score):
+        rule = "cannot be given beside --fit and --score, which say what is planned on"
+        check.add("input", ", ".join(inputs), rule=rule, fix="Leave the inputs out")
+    elif not inputs and not (fit and score):
+        missing = "INPUT" if not (fit or score) else "--score" if fit else "--fit"
+        check.add(missing, "missing", rule="is needed", fix="Give inputs, or --fit and --score")
+    fitted, scored = files_of("--fit", fit, check), files_of("--score", score, check)
+    for path in [path for path in scored if path in fitted]:
+        rule = "is fitted to already, and would flatter every plan"
+        check.add("--score", path, rule=rule, fix="Leave it out of --fit or of --score")
+    check.raise_if_any()
+    return fitted, scored
+
+
+def _scored(comparison: Comparison, paths: list[str], shape: Shape, say: Say) -> Comparison:
+    """Every plan on every file that it has not seen."""
+    from moeopt.cli.inputs import names_of, read_instance
+    from moeopt.errors import PlanError
+    from moeopt.placement.held_out import held_out
+
+    others = {
+        name: read_instance(path, shape, say, name) for path, name in zip(paths, names_of(paths), strict=True)
+    }
+    rows = []
+    for row in comparison.rows:
+        if row.result is not None and row.result.plan is not None and not row.remark:
+            try:
+                row = replace(row, held_out=held_out(row.result.plan, others))
+            except PlanError as error:
+                say.note(f"{row.method}: not scored on held-out loads: {error}")
+        rows.append(row)
+    return replace(comparison, rows=tuple(rows))
+
+
 def _block(
-    path: str,
-    name: str,
+    paths: list[str],
+    name: str | None,
     methods: list[str],
     documents: dict[str, ResultDocument],
     shape: Shape,
     solving: Solving,
     limits: Limits,
     say: Say,
+    scored: list[str],
 ) -> tuple[PlacementInstance, Comparison]:
-    """One input, and the methods and plans compared on it."""
+    """One input, or several as windows, and the methods and plans compared on it."""
     from moeopt.cli.inputs import read_instance
     from moeopt.cli.solving import guarded_output
+    from moeopt.cli.windows import read_inputs
     from moeopt.placement import PROBLEM
 
-    instance = read_instance(path, shape, say, name)
+    instance = read_instance(paths[0], shape, say, name) if len(paths) == 1 else read_inputs(paths, shape, say)
     ready, refused = _fit_plans(documents, instance)
     with say.progress(instance.name) as listener, guarded_output(methods):
         comparison = PROBLEM.compare(
             instance, methods, plans=ready, limits=limits, seed=solving.seed, on_progress=listener
         )
-    return instance, replace(comparison, rows=comparison.rows + refused)
+    comparison = replace(comparison, rows=comparison.rows + refused)
+    return instance, _scored(comparison, scored, shape, say) if scored else comparison
 
 
 def _read_plans(given: list[str], taken: list[str]) -> dict[str, ResultDocument]:
@@ -174,6 +236,8 @@ def _document(instance: PlacementInstance, comparison: Comparison) -> dict[str, 
             known["conflicts"] = [dict(conflict) for conflict in result.conflicts]
             if result.solution is not None:
                 known |= figures(result, floors)
+            if row.held_out is not None:
+                known["held_out"] = dict(row.held_out)
         rows.append(known)
     return {
         "instance": {"name": instance.name, "sha256": instance.sha256},

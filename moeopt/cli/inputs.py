@@ -95,10 +95,13 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
         dead = gpus_of_nodes(shape.lost_nodes, arguments.get("nodes", 1), arguments.get("gpus"), check)
         arguments["lost"] = [*arguments.get("lost", ()), *dead]
     check.raise_if_any()
-    loads, layers = table.loads, list(table.layers)
+    floor = shape.computed_floor()
+    if floor is not None:
+        say.note(f"floor: {floor}")
+    loads, layers = table.loads if table.windows is None else table.windows, list(table.layers)
     if wanted is not None:
         rows = [layers.index(layer) for layer in wanted]
-        loads, layers = loads[rows], wanted
+        loads, layers = loads[..., rows, :], wanted
     if shape.current is not None:
         arguments |= read_current(shape.current, layers)
     steps = shape.steps if shape.steps is not None else table.steps

@@ -67,7 +67,7 @@ def _load_facts(content: LoadTable | PlacementInstance) -> dict[str, Any]:
         "layers": layers,
         "experts": experts,
         "layer_ids": list(content.layers),
-        "steps": content.steps,
+        "steps": sum(content.steps) if isinstance(content.steps, tuple) else content.steps,
         "tokens": float(totals.sum()),
         "zero_cells": int((loads == 0).sum()),
         "hottest": [
@@ -100,7 +100,7 @@ def _reach(instance: PlacementInstance) -> dict[str, Any]:
     else:
         assert now.solution is not None
         floors = [layer["lower_bound"] for layer in now.solution["layers"]]
-    ideal = [float(value) for value in instance.ideal]
+    ideal = [float(value) for value in instance.par]
     best = [floor / even if even else 1.0 for floor, even in zip(floors, ideal, strict=True)]
     rows: list[dict[str, Any]] = [
         {"layer": layer, "now": None, "best_possible": value}

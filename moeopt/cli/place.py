@@ -25,7 +25,9 @@ moeopt place loads.csv --gpus 16 --slots 80 --method eplb --json
 
 moeopt place loads.csv --gpus 16 --slots 80 --current plan.json --lost 5,9 -o repaired.json
 
-moeopt place loads.csv --gpus 32 --slots-curve --expert-bytes 42MiB -o curve.svg"""
+moeopt place loads.csv --gpus 32 --slots-curve --expert-bytes 42MiB -o curve.svg
+
+moeopt place monday.csv tuesday.csv --gpus 16 --slots 80 --combine worst"""
 
 FEW_LAYERS = 8
 
@@ -33,7 +35,12 @@ FEW_LAYERS = 8
 @verb
 def place(
     say: Say,
-    input: Annotated[str, typer.Argument(metavar="INPUT", help="Loads, FILE.npz:KEY, or an instance; - is stdin.")],
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...", help="Loads, FILE.npz:KEY, or an instance; - is stdin. Several loads are windows."
+        ),
+    ],
     shape: Shape,
     solving: Solving,
     output: Output,
@@ -42,33 +49,44 @@ def place(
     method: Annotated[
         str, typer.Option("--method", help="See moeopt info methods; or package.module:function.")
     ] = "auto",
+    per_step: Annotated[
+        str | None,
+        typer.Option(
+            "--per-step", metavar="FILE", help="Single passes (passes x layers x experts) to measure the plan on."
+        ),
+    ] = None,
 ) -> int:
     """Place the experts of every layer so that the busiest GPU has as little to do as possible.
 
     Ctrl-C ends the search and keeps the best plan so far. auto and search stop a layer at a proven gap of 0.1 % (--gap)
     or after 2000 rounds or 3 million slots looked at (--iterations), whichever comes first.
     """
-    from moeopt.cli.inputs import read_instance
+    from moeopt.cli.costs import cost_lines
     from moeopt.cli.solving import solve, worse_than_eplb
     from moeopt.cli.target import STDOUT, check_target
+    from moeopt.cli.windows import read_inputs, with_measured_steps
     from moeopt.documents import write_file
 
     check_curve(curve, shape, output)
     solving.limits()  # a slip in an option is said before any work
     if curve.slots_curve:
-        return run_curve(input, shape, curve, method, solving, output, say)
+        return run_curve(inputs, shape, curve, method, solving, output, say)
     to_stdout = output.json or output.output == STDOUT
     to_file = output.output if output.output != STDOUT else None
     if to_file is not None:
         check_target(to_file, (".json",), output.force, what="a plan", advice="moeopt compare writes reports")
-    instance = read_instance(input, shape, say)
+    instance = read_inputs(inputs, shape, say)
     result = solve(instance, method, solving, say)
+    if per_step is not None:
+        result = with_measured_steps(instance, result, per_step)
     if to_file is not None:
         write_file(to_file, result.to_json() + "\n", force=output.force)
     if to_stdout:
         say.document(result.to_dict())
     elif result.solution is not None:
         _show(result, say)
+        for line in cost_lines(instance, result):
+            say.show(line)
     for note in result.notes:
         say.note(note)
     if result.stop == "INTERRUPTED":
@@ -77,7 +95,7 @@ def place(
         say.note(f"plan: {to_file}")
     elif not to_stdout and result.solution is not None:
         say.note("the plan was not kept: -o plan.json writes it to a file, --json prints it")
-    who = instance.name or ("the instance" if input == "-" else input)
+    who = instance.name or ("the instance" if inputs == ["-"] else ", ".join(inputs))
     for conflict in result.conflicts:
         complain(f"{who}: infeasible: {conflict['message']}")
     if result.status == "INFEASIBLE":

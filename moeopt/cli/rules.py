@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from moeopt.cli import units
 from moeopt.errors import Violations
+
+if TYPE_CHECKING:
+    from moeopt.cost.floor import Floor
 
 RUNNING, FAILURE, PRICES, WINDOWS = "Running plan", "Failure", "Prices and shared experts", "Windows"
 
@@ -75,6 +78,14 @@ class FurtherRules:
             "--recv-bytes-per-s", help="Bytes a second a GPU receives, one size or G.", rich_help_panel=PRICES
         ),
     ] = None
+    floor_gpu: Annotated[
+        str | None,
+        typer.Option("--floor-gpu", help="Compute the floor for this GPU, as H800.", rich_help_panel=PRICES),
+    ] = None
+    floor_dtype: Annotated[
+        str | None,
+        typer.Option("--floor-dtype", help="Weights and arithmetic: bf16, fp8, int8, fp4.", rich_help_panel=PRICES),
+    ] = None
     shared: Annotated[
         str | None,
         typer.Option("--shared", help="Shared experts: replicated, fused or hosted.", rich_help_panel=PRICES),
@@ -97,6 +108,11 @@ class FurtherRules:
         for key in (*plain, "num_shared", "top_k", "batch_tokens"):
             if getattr(self, key) is not None:
                 found[key] = getattr(self, key)
+        if (self.floor_gpu is None) != (self.floor_dtype is None):
+            missing, given = ("--floor-gpu", "--floor-dtype")[:: 1 if self.floor_gpu is None else -1]
+            check.add(missing, "missing", rule=f"is needed beside {given}", fix="Give a GPU and a data type")
+        elif self.floor_gpu is not None:
+            found["floor_tokens"] = self._computed_floor(check)
         for key in ("lost", "retire"):
             if getattr(self, key) is not None:
                 found[key] = units.ids(f"--{key}", getattr(self, key), check)
@@ -110,3 +126,21 @@ class FurtherRules:
         if self.recv_bytes_per_s is not None:
             found["recv_bytes_per_s"] = units.sizes("--recv-bytes-per-s", self.recv_bytes_per_s, check)
         return found
+
+    def computed_floor(self) -> Floor | None:
+        """The floor of ``--floor-gpu`` and ``--floor-dtype``, where they are given."""
+        from moeopt.cost import floor_of
+
+        if self.floor_gpu is None or self.floor_dtype is None:
+            return None
+        return floor_of(self.floor_gpu, self.floor_dtype)
+
+    def _computed_floor(self, check: Violations) -> float:
+        if getattr(self, "floor_tokens", None) is not None:
+            rule = "says the same as --floor-tokens"
+            check.add("--floor-gpu", self.floor_gpu, rule=rule, fix="Give one of them")
+            return 0.0
+        with check.within():
+            floor = self.computed_floor()
+            return 0.0 if floor is None else floor.tokens
+        return 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -78,7 +78,7 @@ def check(curve: Curve, shape: Shape, output: Output) -> None:
             check_target(output.output, tuple(FORMATS), output.force, what="a curve")
 
 
-def run(path: str, shape: Shape, curve: Curve, method: str, solving: Solving, output: Output, say: Say) -> int:
+def run(paths: list[str], shape: Shape, curve: Curve, method: str, solving: Solving, output: Output, say: Say) -> int:
     """Make the curve, show it and write it."""
     from moeopt.cli import units
     from moeopt.cli.target import STDOUT
@@ -91,7 +91,7 @@ def run(path: str, shape: Shape, curve: Curve, method: str, solving: Solving, ou
     size = None if shape.expert_bytes is None else units.size("--expert-bytes", shape.expert_bytes, found)
     budget = None if curve.memory_budget is None else units.size("--memory-budget", curve.memory_budget, found)
     found.raise_if_any()
-    instance = _instance(path, replace(shape, expert_bytes=None), say)
+    instance = _instance(paths, replace(shape, expert_bytes=None), say)
     wanted = None
     if curve.max_redundant is not None:
         feasible = feasible_redundant(instance, uneven=shape.uneven_slots)
@@ -137,11 +137,17 @@ def run(path: str, shape: Shape, curve: Curve, method: str, solving: Solving, ou
     return DONE
 
 
-def _instance(path: str, shape: Shape, say: Say) -> PlacementInstance:
+def _instance(paths: list[str], shape: Shape, say: Say) -> PlacementInstance:
     """Loads on the fewest slots that hold every expert, or a document's own instance."""
     from moeopt.cli.inputs import from_loads, read_any
+    from moeopt.cli.windows import joined, name_of_windows
 
-    what, found = read_any(path, shape.layers)
+    found: Any
+    path, name = ", ".join(paths), None
+    if len(paths) > 1:
+        what, found, name = "loads", joined(paths, say, shape.steps), name_of_windows(paths)
+    else:
+        what, found = read_any(path, shape.layers)
     if what == "plan":
         rule = "is a plan, not loads or an instance"
         raise InstanceError([Violation("input", "", path, rule, "Give the loads")])
@@ -155,7 +161,7 @@ def _instance(path: str, shape: Shape, say: Say) -> PlacementInstance:
     experts = found.loads.shape[-1]
     if shape.gpus is not None and shape.gpus > 0:
         shape = replace(shape, slots=str(-(-experts // shape.gpus) * shape.gpus))
-    return from_loads(found, path, shape, say)
+    return from_loads(found, path, shape, say, name)
 
 
 def _show(curve: SlotsCurve, say: Say) -> None:

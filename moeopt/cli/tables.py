@@ -83,12 +83,14 @@ def floors_of(comparison: Comparison) -> list[float] | None:
 def comparison_table(comparison: Comparison, *, everything: bool = False) -> Table:
     """A row a method, and what no plan can beat; long reasons are cut unless `everything` is wanted."""
     name = comparison.instance.get("name") or "instance"
+    scored = any(row.held_out is not None for row in comparison.rows)
     made = table(
         str(name),
         "method",
         "objective",
         "imbalance mean",
         "imbalance worst",
+        *(["held-out mean", "held-out worst"] if scored else []),
         "gap mean",
         "gap worst",
         "replicas max",
@@ -101,7 +103,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
     reference = None
     for row in comparison.rows:
         best = row.method == comparison.best
-        made.add_row(*_cells(row, floors, best, everything), style="bold green" if best else None)
+        made.add_row(*_cells(row, floors, best, everything, scored), style="bold green" if best else None)
         if row.result is not None and row.result.solution is not None:
             reference = row.result.solution["layers"]
     if floors is not None and reference is not None:
@@ -115,6 +117,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
             tokens(sum(floors)),
             f"{mean:.4f}",
             f"{worst:.4f}",
+            *["", ""] * scored,
             "",
             "",
             "",
@@ -125,7 +128,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
     return made
 
 
-def _cells(row: Row, floors: list[float] | None, best: bool, everything: bool) -> list[str]:
+def _cells(row: Row, floors: list[float] | None, best: bool, everything: bool, scored: bool) -> list[str]:
     from moeopt.report.words import short
 
     result = row.result
@@ -134,19 +137,27 @@ def _cells(row: Row, floors: list[float] | None, best: bool, everything: bool) -
         if result is not None:
             reason = "; ".join([str(result.status), *(str(conflict["message"]) for conflict in result.conflicts)])
         reason = spoken(" ".join(reason.split()))
-        return [row.method, *["-"] * 7, reason if everything else short(reason)]
+        return [row.method, *["-"] * (9 if scored else 7), reason if everything else short(reason)]
     found = figures(result, floors)
     return [
         row.method,
         tokens(found["objective"]),
         f"{found['imbalance_mean']:.4f}",
         f"{found['imbalance_worst']:.4f}",
+        *(_held_out(row) if scored else []),
         percent(found["gap_mean"]),
         percent(found["gap_worst"]),
         str(found["replicas_max"]),
         duration(found["runtime_s"]),
         ", ".join(part for part in ("best" if best else "", row.said) if part),
     ]
+
+
+def _held_out(row: Row) -> list[str]:
+    """Mean and worst imbalance on loads that the plan was not made for."""
+    if row.held_out is None:
+        return ["-", "-"]
+    return [f"{row.held_out['mean']:.4f}", f"{row.held_out['worst']:.4f}"]
 
 
 def _claim(comparison: Comparison) -> str:

@@ -32,7 +32,8 @@ def verify(
     plan: Annotated[str, typer.Argument(metavar="PLAN", help="A plan that place wrote; - is stdin.")],
     json: Json,
     loads: Annotated[
-        str | None, typer.Argument(metavar="[LOADS_OR_INSTANCE]", help="What the plan was made for.")
+        list[str] | None,
+        typer.Argument(metavar="[LOADS_OR_INSTANCE...]", help="What the plan was made for; several loads are windows."),
     ] = None,
     experts: Annotated[int | None, typer.Option("--experts", help="E it has to have.")] = None,
     slots: Annotated[int | None, typer.Option("--slots", help="S it has to have.")] = None,
@@ -53,21 +54,21 @@ def verify(
     document = read_result(read_json(read_bytes(plan), plan), plan)
     wanted = {"experts": experts, "slots": slots, "gpus": gpus, "nodes": nodes}
     faults = _size_faults(document, wanted)
-    if loads is None:
+    if not loads:
         faults += document_faults(document)
     else:
         table, layers, digest = _table(loads, say)
         if digest is not None and digest != document.instance.sha256:
             faults.append(
-                f"{DIGEST} {document.instance.sha256}, the instance {loads} is {digest}: the plan was made for "
+                f"{DIGEST} {document.instance.sha256}, the instance {loads[0]} is {digest}: the plan was made for "
                 "another instance, or by other rules"
             )
         faults += document_faults(document, table, layers)
     faults = list(dict.fromkeys(faults))
     faults.sort(key=lambda fault: not fault.startswith(DIGEST))  # other loads explain all that follows
-    checked = "structure" if loads is None else "structure, numbers and bounds"
+    checked = "structure" if not loads else "structure, numbers and bounds"
     claims = claimed_layers(document)
-    if claims and loads is not None:
+    if claims and loads:
         checked = f"structure and numbers; the bounds of {len(claims)} layers are a solver's claim, not re-checked"
     lost = _lost(document) if failures and not faults else None
     if json.json:
@@ -92,11 +93,17 @@ def _lost(document: ResultDocument) -> dict[str, Any]:
     return lost_document(instance, as_plan(document, instance.layers))
 
 
-def _table(path: str, say: Say) -> tuple[Any, tuple[int, ...], str | None]:
+def _table(paths: list[str], say: Say) -> tuple[Any, tuple[int, ...], str | None]:
     """Loads, their layer ids, and the digest where the file is an instance with rules of its own."""
     from moeopt.cli.inputs import read_any
     from moeopt.errors import InstanceError, Violation
 
+    if len(paths) > 1:
+        from moeopt.cli.windows import joined
+
+        table = joined(paths, say)
+        return table.windows, table.layers, None
+    path = paths[0]
     what, found = read_any(path)
     if what == "plan":
         rule = "is a plan, not loads or an instance"
@@ -104,7 +111,8 @@ def _table(path: str, say: Say) -> tuple[Any, tuple[int, ...], str | None]:
     if what == "loads":
         for note in found.notes:
             say.note(f"{path}: {note}")
-    return found.loads, found.layers, found.sha256 if what == "instance" else None
+        return (found.loads if found.windows is None else found.windows), found.layers, None
+    return found.given_loads, found.layers, found.sha256
 
 
 def _size_faults(document: ResultDocument, wanted: dict[str, int | None]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moeopt.kernels import enumerate, packing
+from moeopt.kernels import enumerate, packing, windows
 from moeopt.kernels._jit import KERNELS, has_numba
 
 
@@ -16,6 +16,7 @@ def warmup() -> list[str]:
     if not has_numba():
         return ["numba is not installed: the search is interpreted; pip install 'moeopt[fast]' makes it fast"]
     load_search()
+    load_windows()
     held = np.zeros(4, dtype=np.int64)
     left = np.array([100], dtype=np.int64)
     enumerate.any_below(np.array([3, 2, 1], dtype=np.int64), 0, 2, 2, 2, 6, True, held, left)
@@ -39,3 +40,24 @@ def load_search() -> None:
     )
     held = np.array([0, 1, 0, 2], dtype=np.int64)
     packing.improve(layer, held, held.copy(), 0.0, 2, 1e3, packing.remember(2.5, 0.0), np.array([7], dtype=np.int64))
+
+
+def load_windows() -> None:
+    """The same for the search over several windows."""
+    field = windows.Field(
+        np.array([[1.0, 0.5], [0.5, 1.0], [0.5, 0.5]]),
+        np.zeros(2),
+        np.zeros((2, 2)),
+        np.ones(2),
+        np.array([0, 0, 1, 1], dtype=np.int64),
+        np.array([0, 2, 4], dtype=np.int64),
+        np.ones(2),
+        np.zeros((0, 0), dtype=np.int8),
+        True,
+        2,
+        -1,
+        1.0,
+    )
+    held = np.array([0, 1, 0, 2], dtype=np.int64)
+    rng = np.array([7], dtype=np.int64)
+    windows.improve_windows(field, held, held.copy(), 1.0, 2, 1e3, windows.remember_windows(1.25), rng)

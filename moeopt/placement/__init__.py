@@ -25,7 +25,7 @@ from moeopt.placement.verify import Evaluation, faults
 from moeopt.registry import Context, Method, Outcome, Progress
 from moeopt.result import Result
 
-KNOWN_TO_ALL: frozenset[str] = frozenset({"lost"})
+KNOWN_TO_ALL: frozenset[str] = frozenset({"lost", "windows", "base"})
 """Further rules (`PlacementInstance.extras`) that every method lives with, as the referee alone has to know them."""
 
 

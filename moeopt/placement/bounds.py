@@ -48,6 +48,12 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
     ['mean', 'largest']
     """
     instance = instance.left
+    if instance.windows:
+        from moeopt.placement import window_bounds
+
+        return window_bounds.cheap(instance)
+    if instance.exact_base is not None:
+        return [lifted(instance, row, bound) for row, bound in enumerate(cheap(instance.bare))]
     if deals.enumerable(instance):
         return [ranked.bound for ranked in rank_deals(instance, list(range(instance.num_layers)))]
     weights = instance.weights
@@ -101,6 +107,15 @@ def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective:
     instance = instance.left
     if objective <= 0 or (objective - float(bound.value)) <= gap * objective:
         return bound
+    if instance.windows:
+        from moeopt.placement import window_bounds
+
+        return window_bounds.tighten(instance, bound, row, objective, gap)
+    if instance.exact_base is not None:
+        lift = instance.exact_base[row] / Fraction(max(instance.speed))
+        lower = LayerBound(bound.kind, bound.value - lift, bound.certificate)
+        better = tighten(instance.bare, lower, row, objective - float(lift), gap)
+        return bound if better is lower else lifted(instance, row, better)
     if instance.split != "even" or instance.floor_rule != "per_expert" or not instance.uniform:
         return bound
     speed = instance.speed[0]
@@ -126,9 +141,34 @@ def check(instance: PlacementInstance, row: int, certificate: Mapping[str, Any])
     ValueError
         The certificate proves nothing here, with the reason.
     """
-    value = _proved(instance, row, certificate)
+    value = proved(instance, row, certificate)
     if value is None:
         raise ValueError(f"layer {instance.layers[row]}: the {certificate.get('kind')} certificate proves nothing")
+    return value
+
+
+def lifted(instance: PlacementInstance, row: int, bare: LayerBound) -> LayerBound:
+    """A bound without the constant loads, raised by what they add."""
+    value = proved(instance, row, bare.certificate)
+    assert value is not None  # its certificate has just been found
+    return LayerBound(bare.kind, value, bare.certificate)
+
+
+def proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any]) -> Fraction | None:
+    """The bound that a certificate proves, exactly; ``None`` when it proves nothing here."""
+    if instance.windows:
+        from moeopt.placement import window_bounds
+
+        return window_bounds.check(instance, row, certificate)
+    if instance.exact_base is None:
+        return _proved(instance, row, certificate)
+    bare, base = proved(instance.bare, row, certificate), instance.exact_base[row]
+    if bare is None:
+        return None
+    value = bare + base / Fraction(max(instance.speed))  # the busiest GPU carries its share of the constant load
+    if certificate.get("kind") == "mean":
+        carriers = sum(count > 0 for count in instance.slots)
+        value = max(value, bare + base * carriers / sum(map(Fraction, instance.speed)))
     return value
 
 

@@ -21,6 +21,7 @@ class Derived:
 
     loads: Loads
     steps: int
+    shared: str | None
     floor_tokens: float
     distinct: bool
     slots: tuple[int, ...]
@@ -158,17 +159,47 @@ class Derived:
         speed = sum(Fraction(pace) for gpu, pace in enumerate(self.speed) if gpu not in gone)
         fits = max(int(whole.max()), floor) * self.num_experts < 2**62
         weights = np.maximum(whole if fits else whole.astype(object), floor)
-        return tuple(Fraction(int(total), denominator) / speed for total in weights.sum(axis=1))
+        ideals = [Fraction(int(total), denominator) / speed for total in weights.sum(axis=1)]
+        if self.exact_base is not None:
+            carriers = sum(count > 0 for count in self.slots)
+            ideals = [even + each * carriers / speed for even, each in zip(ideals, self.exact_base, strict=True)]
+        return tuple(ideals)
+
+    @property
+    def par(self) -> tuple[Fraction, ...]:
+        """L exact values that a layer's cost is measured against: the ideal; 1 with windows, whose costs are ratios."""
+        return self.ideal if self.window_loads is None else (Fraction(1),) * self.num_layers
 
     @property
     def engine_split(self) -> bool:
         """The engine's own dispatch rule shares the tokens, not we."""
         return self.split not in ("even", "free")
 
-    @property
+    @cached_property
+    def exact_base(self) -> tuple[Fraction, ...] | None:
+        """L exact constant loads of every GPU with slots, for its copies of shared experts; ``None`` where none."""
+        if self.shared not in ("replicated", "fused"):
+            return None
+        from moeopt.placement.shared import constant_loads
+
+        return constant_loads(self)  # type: ignore[arg-type]
+
+    @cached_property
+    def bare(self) -> PlacementInstance:
+        """The same instance without constant loads; itself where there are none."""
+        from moeopt.placement.window_bounds import alike
+
+        if self.exact_base is None:
+            return self  # type: ignore[return-value]
+        return alike(self, self.loads, self.floor_tokens, self.steps)  # type: ignore[arg-type]
+
+    @cached_property
     def base(self) -> NDArray[np.float64] | None:
         """(L, G) constant load of every GPU, tokens; ``None`` where there is none."""
-        return None
+        if self.exact_base is None:
+            return None
+        carriers = np.array([count > 0 for count in self.slots], dtype=np.float64)
+        return np.array([float(each) for each in self.exact_base])[:, None] * carriers
 
     @cached_property
     def extras(self) -> frozenset[str]:

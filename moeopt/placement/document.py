@@ -107,7 +107,7 @@ def read_instance(document: Any, source: str = "", folder: Path | None = None) -
             check.add("loads", "missing", rule="is needed", fix="Give rows of tokens or the name of a loads file")
             check.raise_if_any()
         table = read_loads(str((folder or Path()) / loads))
-        loads = table.loads
+        loads = table.loads if table.windows is None else table.windows
         if fields["layers"] is None:
             fields["layers"] = table.layers
     elif "loads" in document:

@@ -27,6 +27,8 @@ def applies(instance: PlacementInstance, most: int) -> bool:
     return (
         instance.num_experts * instance.num_gpus <= MOST_PAIRS
         and instance.split == "even"
+        and not instance.windows
+        and instance.exact_base is None
         and instance.fill == "all"
         and instance.uniform
         and not instance.hierarchical

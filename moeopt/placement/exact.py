@@ -30,6 +30,8 @@ MOST_TERMS = 400_000
 
 def solve_exact(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
     """Search first, then prove or improve layer by layer with a MILP solver in a child process."""
+    if instance.exact_base is not None and not instance.windows:
+        return search.with_base(instance, solve_exact(instance.bare, context))
     gap = context.limits.gap or 0.0
     half = context.deadline.share(2)
     inner = replace(context, limits=replace(context.limits, gap=gap), deadline=half, on_progress=None)
@@ -122,7 +124,7 @@ class _Proof:
         if deadline.limited and terms * WRITING_S + CHILD_S > deadline.remaining_s():
             self._out_of_time()
             return
-        scale = float(self.instance.ideal[row]) or 1.0
+        scale = 1.0 if self.instance.windows else float(self.instance.ideal[row]) or 1.0
         floor = float(self.floors[row].value) / scale
         model = build(self.instance, row, counts=counts, lower_bound=floor * (1 - 1e-12), scaled=True)
         linear = LinearModel.from_pulp(model.problem)
@@ -176,6 +178,8 @@ class _Proof:
         most = bounds.most_replicas(instance)
         if instance.split == "free":
             return ones, ones  # free split has no counts: one term for each expert and GPU
+        if instance.windows:
+            return ones, ones * most  # a combined ratio says little about a single window
         limit = float(self.tops[row]) * max(instance.speed)
         per_replica = instance.floor_rule == "per_replica"
         loads = instance.loads[row].astype(float) if per_replica else instance.weights[row]
@@ -211,6 +215,8 @@ AUTO_NODES = 1_000
 
 def solve_auto(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
     """Search to a certified gap (0.1 % by default); small layers that it leaves open go to the exact programme."""
+    if instance.exact_base is not None and not instance.windows:
+        return search.with_base(instance, solve_auto(instance.bare, context))
     outcome = search.search(instance, context)
     if instance.num_experts * instance.num_gpus > AUTO_SIZE or outcome.stop in (Stop.INTERRUPTED, Stop.TIME):
         return outcome

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from moeopt.documents import sha256, whole
 from moeopt.errors import Violations
 from moeopt.placement import checks, rules, shape
+from moeopt.placement import shared as shared_experts
 from moeopt.placement.derived import Derived
 from moeopt.workload.table import Loads
 
@@ -119,6 +120,7 @@ class PlacementInstance(Derived):
     distinct: bool
     slots: tuple[int, ...]
     slots_before: tuple[int, ...]
+    given_slots: tuple[int, ...]
     speed: tuple[float, ...]
     given_speed: tuple[float, ...]
     node: tuple[int, ...]
@@ -221,8 +223,23 @@ class PlacementInstance(Derived):
         put("alpha", checks.fraction("alpha", alpha, check))
         put("floor_tokens", checks.number("floor_tokens", floor_tokens, check))
         put("distinct", isinstance(distinct, bool | np.bool_) and bool(distinct))
+        put("num_shared", checks.whole("num_shared", num_shared, 1, check))
+        put("top_k", rules.positive_or_none("top_k", top_k, check))
+        if shared is not None:
+            checks.choice("shared", shared, ("replicated", "fused", "hosted"), check)
+        put("shared", shared)
+        shared_experts.refuse(shared, self.top_k, groups, check)
         check.raise_if_any()
         assert table is not None
+        if self.num_hosted:
+            assert self.top_k is not None
+            table = shared_experts.hosted(table, self.num_hosted, self.top_k)
+            if window_loads is not None:
+                window_loads = shared_experts.hosted(window_loads, self.num_hosted, self.top_k)
+            if checks.listed(names) and len(names) == table.shape[1] - self.num_hosted:
+                names = [*names, *(f"shared {place}" for place in range(self.num_hosted))]
+            if checks.listed(min_replicas) and len(min_replicas) == table.shape[1] - self.num_hosted:  # type: ignore[arg-type]
+                min_replicas = [*min_replicas, *[1] * self.num_hosted]  # type: ignore[misc]
         num_layers, num_experts = table.shape
         memory = checks.memory(expert_bytes, memory_bytes, check)
         num_gpus = checks.num_gpus(gpus, slots, speed, memory, check)
@@ -240,7 +257,10 @@ class PlacementInstance(Derived):
         put("memory_bytes", checks.per_gpu_memory(memory, num_gpus, check))
         put("slots", ())
         check.raise_if_any()
-        put("slots_before", shape.slots(self, slots, bool(uneven_slots), check))
+        put("given_slots", shape.slots(self, slots, bool(uneven_slots), check))
+        put("slots_before", self.given_slots)
+        if shared == "fused":
+            put("slots_before", shared_experts.fused_slots(self.given_slots, self.num_shared, check))
         put("slots", self.slots_before)
         put("pin", checks.pairs("pin", pin, num_experts, num_gpus, check))
         put("forbid", checks.pairs("forbid", forbid, num_experts, num_gpus, check, any_expert=True))
@@ -256,11 +276,6 @@ class PlacementInstance(Derived):
         put("move_cost", checks.number("move_cost", move_cost, check))
         put("min_replicas", rules.min_replicas(min_replicas, num_experts, check))
         put("survive_nodes", checks.whole("survive_nodes", survive_nodes, 0, check))
-        if shared is not None:
-            checks.choice("shared", shared, ("replicated", "fused", "hosted"), check)
-        put("shared", shared)
-        put("num_shared", checks.whole("num_shared", num_shared, 1, check))
-        put("top_k", rules.positive_or_none("top_k", top_k, check))
         put("batch_tokens", rules.positive_or_none("batch_tokens", batch_tokens, check))
         check.raise_if_any()
         shape.refuse(self, check)
@@ -309,6 +324,17 @@ class PlacementInstance(Derived):
             found.append(one)
         return tuple(found)
 
+    @property
+    def num_hosted(self) -> int:
+        """Shared experts that are placed like others; they have the last ids."""
+        return self.num_shared if self.shared == "hosted" else 0
+
+    @property
+    def given_loads(self) -> Loads:
+        """(L, E) or (W, L, E) loads as they were given, without hosted shared experts."""
+        table = self.loads if self.window_loads is None else self.window_loads
+        return table[..., : table.shape[-1] - self.num_hosted]
+
     def to_dict(self, *, with_loads: bool = True) -> dict[str, Any]:
         """The document; the defaults of the plain problem are written out, further rules where they are in force.
 
@@ -316,7 +342,7 @@ class PlacementInstance(Derived):
         """
         document: dict[str, Any] = {"schema": SCHEMA, "name": self.name}
         if with_loads:
-            document["loads"] = (self.loads if self.window_loads is None else self.window_loads).tolist()
+            document["loads"] = self.given_loads.tolist()
         document |= {
             "layers": list(self.layers),
             "steps": list(self.window_steps) if len(self.window_steps) > 1 else self.steps,
@@ -325,7 +351,7 @@ class PlacementInstance(Derived):
             "split": self.split,
             "fill": self.fill,
             "distinct": self.distinct,
-            "slots": list(self.slots_before),
+            "slots": list(self.given_slots),
             "speed": list(self.given_speed),
             "nodes": list(self.node),
             "groups": None if self.groups is None else list(self.groups),
@@ -334,7 +360,7 @@ class PlacementInstance(Derived):
             "forbid": [list(pair) for pair in self.forbid],
             "expert_bytes": self.expert_bytes,
             "memory_bytes": None if self.memory_bytes is None else list(self.memory_bytes),
-            "names": None if self.names is None else list(self.names),
+            "names": None if self.names is None else list(self.names[: self.num_experts - self.num_hosted]),
             "llm": copy.deepcopy(self.llm),
             "phase": self.phase,
             "engine": self.engine,
@@ -354,7 +380,7 @@ class PlacementInstance(Derived):
             "move_cost": (self.move_cost, 0.0),
             "lost": (list(self.lost), []),
             "retire": (list(self.retire), []),
-            "min_replicas": (list(self.min_replicas), [1] * self.num_experts),
+            "min_replicas": (list(self.min_replicas), [1] * self.num_experts),  # hosted ones included
             "survive_nodes": (self.survive_nodes, 0),
             "c_slot": (self.c_slot, None),
             "c_tok": (self.c_tok, None),
@@ -372,7 +398,7 @@ class PlacementInstance(Derived):
         """Digest of the canonical document with loads and without the name, so that file formats do not matter."""
         document = self.to_dict(with_loads=False)
         del document["name"]
-        table = self.loads if self.window_loads is None else self.window_loads
+        table = self.given_loads
         rows = table.tolist()
         return sha256(document, loads=rows if table.dtype == np.int64 else whole(rows))
 

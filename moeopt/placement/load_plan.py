@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from moeopt.errors import InstanceError, PlanError
 from moeopt.placement import bounds, damage, enumeration, verify
@@ -46,7 +47,7 @@ def document_faults(document: ResultDocument, loads: Any = None, layers: Sequenc
     if found:
         return found  # which row is which layer is unclear
     found.extend(_arithmetic_faults(document))
-    dummy = np.ones((len(document.solution.layers), len(document.solution.layers[0].replicas)), dtype=np.int64)
+    dummy = _dummy_loads(document)
     try:
         shape = _rebuild(document, dummy)
     except InstanceError as error:
@@ -57,23 +58,42 @@ def document_faults(document: ResultDocument, loads: Any = None, layers: Sequenc
     if loads is None:
         return found
     table = np.asarray(loads)
+    if table.ndim == 3 and len(table) == 1:
+        table = table[0]
+    count, said = (1 if table.ndim < 3 else len(table)), (1 if dummy.ndim < 3 else len(dummy))
+    if table.ndim == dummy.ndim == 3 and count == said:
+        table = table.swapaxes(0, 1)  # layers first, to choose and count them
+    elif count != said:
+        return [*found, f"the loads have {count} windows, the plan was made for {said}"]
     ids = list(layers) if layers is not None else document.instance.document.layers
-    if table.ndim != 2 or len(ids) != len(table):
+    if table.ndim != dummy.ndim or len(ids) != len(table):
         return [*found, f"the loads have shape {table.shape}, need {len(ids)} layers x experts"]
     absent = [layer for layer in document.instance.document.layers if layer not in ids]
     if absent:
         return [*found, *(f"the loads have no layer {layer}, the plan has" for layer in absent)]
     table = table[[ids.index(layer) for layer in document.instance.document.layers]]
-    if table.shape[1] != dummy.shape[1]:
-        return [*found, f"the loads have {table.shape[1]} experts, the plan {dummy.shape[1]}"]
+    if table.shape[-1] != dummy.shape[-1]:
+        return [*found, f"the loads have {table.shape[-1]} experts, the plan {dummy.shape[-1]}"]
+    if table.ndim == 3:
+        table = table.swapaxes(0, 1)
     return [*found, *_load_faults(document, _rebuild(document, table), set(broken))]
 
 
 def instance_of(document: ResultDocument) -> PlacementInstance:
     """The instance of a plan with every load 1: its shape and its rules."""
+    return _rebuild(document, _dummy_loads(document))
+
+
+def _dummy_loads(document: ResultDocument) -> NDArray[np.int64]:
+    """Loads of the right shape, for a plan whose structure alone is looked at."""
     assert document.solution is not None
-    layers = document.solution.layers
-    return _rebuild(document, np.ones((len(layers), len(layers[0].replicas)), dtype=np.int64))
+    layers, fields = document.solution.layers, document.instance.document.model_dump(by_alias=True)
+    hosted = fields.get("num_shared", 1) if fields.get("shared") == "hosted" else 0
+    width = len(layers[0].replicas) - (hosted if isinstance(hosted, int) else 0)
+    shape: tuple[int, ...] = (len(layers), max(width, 1))
+    if isinstance(fields.get("steps"), list) and len(fields["steps"]) > 1:
+        shape = (len(fields["steps"]), *shape)
+    return np.ones(shape, dtype=np.int64)
 
 
 def _layer_list_faults(document: ResultDocument) -> Iterator[str]:
@@ -276,6 +296,10 @@ def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: 
         ):
             if not _close(said, value):
                 yield f"layer {layer.layer}: {field} says {said}, recomputed {value}"
+        ratios = [float(ratio) for ratio in judged.windows[0]] if judged.windows else []
+        told = layer.windows or []
+        if len(told) != len(ratios) or not all(map(_close, told, ratios)):
+            yield f"layer {layer.layer}: windows say {told}, recomputed {ratios}"
     if document.certificate is None or len(document.certificate.layers) != len(solution.layers):
         return
     for row, (layer, proof) in enumerate(zip(solution.layers, document.certificate.layers, strict=True)):
@@ -334,9 +358,9 @@ def _rebuild(document: ResultDocument, loads: Any) -> PlacementInstance:
 
 def _one_layer(document: ResultDocument, instance: PlacementInstance, row: int) -> PlacementInstance:
     fields = document.instance.document.model_dump(by_alias=True)
-    fields |= {"layers": [instance.layers[row]], "loads": instance.loads[row : row + 1].tolist()}
+    fields |= {"layers": [instance.layers[row]], "loads": instance.given_loads[..., row : row + 1, :].tolist()}
     if instance.current is not None:
-        fields["current"] = [instance.current[row].tolist()]
+        fields["current"] = instance.current[row : row + 1].tolist()
         fields.pop("max_moves", None)  # a budget for all layers together
     return read_instance(fields)
 

@@ -27,6 +27,31 @@ class LayerPlan(BaseModel):
     imbalance: float = Field(description="max_load / ideal, 1 for an idle layer")
     lower_bound: float = Field(description="proven floor under max_load")
     gap: float = Field(description="(max_load - lower_bound) / max_load")
+    windows: list[float] | None = Field(
+        None, description="with windows, the imbalance of each; max_load is then their combination, and ideal 1"
+    )
+    per_step_imbalance: float | None = Field(
+        None, description="imbalance of single passes: measured, or the floor that counting noise sets"
+    )
+    seconds: float | None = Field(None, description="of the busiest GPU in a pass")
+    seconds_now: float | None = Field(None, description="the same under the running plan")
+
+
+class Seconds(BaseModel):
+    """Sums over layers of the busiest GPU's seconds in a pass."""
+
+    model_config = _STRICT
+    now: float | None = Field(description="under the running plan, null where there is none that serves every expert")
+    after: float
+    ideal: float = Field(description="in perfect balance")
+
+
+class Advice(BaseModel):
+    """What to do with the plan."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    action: str
+    reason: str
 
 
 class LayerRepair(BaseModel):
@@ -77,6 +102,9 @@ class Solution(BaseModel):
     engine: str | None = None
     repair: Repair | None = None
     equal_split: EqualSplit | None = None
+    seconds: Seconds | None = None
+    advice: Advice | None = None
+    per_step: dict[str, Any] | None = Field(None, description="what per_step_imbalance was measured on")
     shares: list[list[tuple[int, int, float]]] | None = Field(
         None, description="for a free split, per layer (expert, GPU, share of the expert's tokens)"
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from moeopt.placement import bounds, conflicts, damage, verify
+from moeopt.placement import bounds, conflicts, damage, per_step, seconds, verify
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement, as_placement
@@ -16,6 +16,8 @@ from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Resu
 from moeopt.versions import versions
 
 UNIT = "tokens"
+RATIO = "imbalance"
+"""Unit with windows, whose tokens cannot be added: the combined ratio of the busiest GPU to the ideal."""
 
 
 class PlacementProblem(Problem[PlacementInstance, Placement]):
@@ -54,7 +56,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             method=method,
             status=Status.INFEASIBLE,
             stop=Stop.FINISHED,
-            unit=UNIT,
+            unit=unit(instance),
             runtime_s=context.deadline.elapsed_s(),
             seed=context.seed,
             conflicts=tuple(conflicts),
@@ -72,6 +74,10 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             plan = with_best_shares(instance, plan, context.deadline)
             if context.deadline.passed():
                 notes.append("the time was up before every layer had its best shares: the others have even parts")
+        advice = seconds.advice(instance, plan)
+        if advice is not None:
+            notes.append(f"{advice['reason']}: keep")
+            plan = seconds.kept(instance) or plan
         judged = verify.evaluate(instance, plan)
         if context.warm_start is not None:
             warm = context.warm_start
@@ -103,6 +109,14 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
                 strict=True,
             )
         ]
+        for layer, ratios in zip(layers, judged.windows, strict=False):  # none with one window
+            layer["windows"] = [float(ratio) for ratio in ratios]
+        _add_noise(instance, layers)
+        prices = seconds.price(instance, plan) if seconds.priced(instance) else None
+        if prices is not None:
+            for row, layer in enumerate(layers):
+                layer["seconds"] = float(prices.after[row])
+                layer["seconds_now"] = None if prices.now is None else float(prices.now[row])
         worst = max(layer["gap"] for layer in layers)
         kind: BoundKind = "solver" if any(floor.kind == "solver" for floor in floors) else "certified"
         optimal = worst <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
@@ -122,6 +136,10 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             "phase": instance.phase,
             "engine": instance.engine,
         }
+        if prices is not None:
+            solution["seconds"] = prices.to_dict()
+        if advice is not None:
+            solution["advice"] = advice
         if plan.shares is not None:
             solution["shares"] = [[list(share) for share in row] for row in plan.shares]
         solution |= outcome.details
@@ -142,7 +160,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             certificate={"layers": certificates},
             solution=solution,
             gap_worst_layer=worst,
-            unit=UNIT,
+            unit=unit(instance),
             runtime_s=context.deadline.elapsed_s(),
             seed=context.seed,
             iterations=outcome.iterations,
@@ -151,6 +169,21 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             versions={**versions("numpy"), **outcome.versions},
             plan=plan,
         )
+
+
+def _add_noise(instance: PlacementInstance, layers: list[dict[str, Any]]) -> None:
+    """The imbalance that single passes have in any plan, where the batch is known."""
+    if instance.top_k is None or instance.batch_tokens is None:
+        return
+    gpus = sum(count > 0 for count in instance.slots)
+    floor = per_step.noise_floor(gpus, instance.top_k, instance.batch_tokens)
+    for layer in layers:
+        layer["per_step_imbalance"] = floor
+
+
+def unit(instance: PlacementInstance) -> str:
+    """What the objective is counted in."""
+    return RATIO if instance.windows else UNIT
 
 
 def reference(instance: PlacementInstance) -> Mapping[str, Any]:

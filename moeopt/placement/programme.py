@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.placement import bounds
+from moeopt.placement.combined import tail_of
 from moeopt.placement.feasible import allowed_pairs
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement, Share
@@ -76,7 +78,7 @@ def build(
     from moeopt.backends import modelling
 
     rows = tuple(range(instance.num_layers)) if layer is None else (layer,)
-    scale = tuple((float(instance.ideal[row]) or 1.0) if scaled else 1.0 for row in rows)
+    scale = tuple((float(instance.ideal[row]) or 1.0) if scaled and not instance.windows else 1.0 for row in rows)
     variables: dict[str, Any] = {}
     model = Model(instance, rows, scale, modelling.new_problem("placement"), variables)
     tops = []
@@ -86,7 +88,7 @@ def build(
         tops.append((top, 1.0))
         writer.hosting()
         if instance.split == "even":
-            writer.even(counts or _all_counts(instance), top)
+            writer.even(counts or _all_counts(instance), writer.epigraphs(top))
         else:
             writer.free(top)
     modelling.minimise(model.problem, modelling.total(tops))
@@ -175,10 +177,49 @@ class _Writer:
                 home = u[instance.groups[e], instance.node[g]]
                 self.row_of(f"near_{e}_{g}", [(self.y[e, g], 1.0), (home, -float(self._widest(g)))], "<=", 0.0)
 
-    def even(self, counts: Counts, top: Any) -> None:
-        """z and p: one term for each expert, GPU and count."""
+    def epigraphs(self, top: Any) -> list[Any]:
+        """C itself; or with windows the variable of each window's ratio, and what makes C of them."""
+        if not self.instance.windows:
+            return [top]
+        places = range(len(self.instance.windows))
+        rho = [self.variable(f"rho_{w}", 1.0, None) for w in places]
+        counted = float(tail_of(self.instance))
+        if counted == 1.0:
+            for w in places:
+                self.row_of(f"worst_{w}", [(top, 1.0), (rho[w], -1.0)], ">=", 0.0)
+        elif counted == len(rho):
+            self.row_of("mean", [(top, counted), *((ratio, -1.0) for ratio in rho)], ">=", 0.0)
+        else:
+            level = self.variable("t", 0.0, None)
+            above = [self.variable(f"above_{w}", 0.0, None) for w in places]
+            for w in places:
+                self.row_of(f"tail_{w}", [(above[w], 1.0), (level, 1.0), (rho[w], -1.0)], ">=", 0.0)
+            terms = [(top, counted), (level, -counted), *((excess, -1.0) for excess in above)]
+            self.row_of("cvar", terms, ">=", 0.0)
+        return rho
+
+    def _parts(self) -> list[tuple[list[float], float, float]]:
+        """Loads, floor and constant load of each epigraph, in its unit: C's, or a window's ideal."""
+        one = self.instance
+        if not one.windows:
+            size = self.model.scale[self.model.rows.index(self.row)]
+            base = 0.0 if one.exact_base is None else float(one.exact_base[self.row]) / size
+            return [(self.loads, self.floor, base)]
+        found = []
+        for window in one.windows:
+            size = float(window.ideal[self.row]) or 1.0
+            loads = [float(load) / size for load in window.loads[self.row].tolist()]
+            base = 0.0 if window.exact_base is None else float(window.exact_base[self.row]) / size
+            found.append((loads, float(window.floor) / size, base))
+        return found
+
+    def even(self, counts: Counts, tops: list[Any]) -> None:
+        """z and p: one term for each expert, GPU and count; a row of costs for each GPU and window."""
         instance = self.instance
-        costs: dict[int, list[tuple[Any, float]]] = {g: [] for g in self.gpus}
+        parts = self._parts()
+        costs: dict[tuple[int, int], list[tuple[Any, float]]] = {
+            (g, w): [] for g in self.gpus for w in range(len(parts))
+        }
         for e in self.experts:
             choices = range(int(counts[0][e]), min(int(counts[1][e]), self.most) + 1)
             z = {r: self.variable(f"z_{e}_{r}", 0.0, 1.0, whole=True) for r in choices}
@@ -193,17 +234,22 @@ class _Writer:
                 for g in self.gpus:
                     widest = float(min(self._widest(g), r))
                     self.row_of(f"link_{e}_{g}_{r}", [(p[g, r], 1.0), (z[r], -widest)], "<=", 0.0)
-                    costs[g].append((p[g, r], self._piece(e, r)))
+                    for w, (loads, floor, _) in enumerate(parts):
+                        costs[g, w].append((p[g, r], self._piece(loads[e], floor, r)))
             for g in self.gpus:
                 self.row_of(f"held_{e}_{g}", [(self.y[e, g], 1.0), *((p[g, r], -1.0) for r in choices)], "==", 0.0)
         for g in self.gpus:
             speed = instance.speed[g]  # on this side, for a solver judges rows by absolute tolerances
-            self.row_of(f"cost_{g}", [(top, 1.0), *((v, -c / speed) for v, c in costs[g])], ">=", 0.0)
+            for w, (_, _, base) in enumerate(parts):
+                name = f"cost_{g}_{w}" if instance.windows else f"cost_{g}"
+                carried = base / speed if instance.slots[g] else 0.0
+                terms = [(tops[w], 1.0), *((v, -c / speed) for v, c in costs[g, w])]
+                self.row_of(name, terms, ">=", carried)
 
-    def _piece(self, expert: int, count: int) -> float:
+    def _piece(self, load: float, floor: float, count: int) -> float:
         if self.instance.floor_rule == "per_expert":
-            return max(self.loads[expert], self.floor) / count
-        return max(self.loads[expert] / count, self.floor)
+            return max(load, floor) / count
+        return max(load / count, floor)
 
     def free(self, top: Any) -> None:
         """x, and t where every replica has a floor."""
@@ -217,6 +263,7 @@ class _Writer:
         for g in self.gpus:
             speed = instance.speed[g]
             terms: list[tuple[Any, float]] = [(top, 1.0)]
+            carried = self._parts()[0][2] / speed if instance.slots[g] else 0.0
             for e in self.experts:
                 if not per_replica:
                     terms.append((x[e, g], -max(self.loads[e], self.floor) / speed))
@@ -225,7 +272,7 @@ class _Writer:
                 self.row_of(f"load_{e}_{g}", [(t, 1.0), (x[e, g], -self.loads[e] / speed)], ">=", 0.0)
                 self.row_of(f"floor_{e}_{g}", [(t, 1.0), (self.y[e, g], -self.floor / speed)], ">=", 0.0)
                 terms.append((t, -1.0))
-            self.row_of(f"cost_{g}", terms, ">=", 0.0)
+            self.row_of(f"cost_{g}", terms, ">=", carried)
 
 
 def read_back(model: Model, values: Mapping[str, float]) -> Placement:
@@ -263,10 +310,12 @@ def start_values(model: Model, plan: Placement) -> dict[str, float]:
     """Values of the variables for a plan of the whole instance, to start a solver from."""
     instance = model.instance
     values = dict.fromkeys(model.variables, 0.0)
-    costs = evaluate(instance, plan).gpu_cost
+    judged = evaluate(instance, plan)
     for row, size in zip(model.rows, model.scale, strict=True):
         before = model.prefix(row)
-        values[f"{before}C"] = float(costs[row].max()) / size
+        values[f"{before}C"] = float(judged.max_load[row]) / size
+        if judged.windows:
+            _start_windows(instance, before, [float(ratio) for ratio in judged.windows[row]], values)
         filled = plan.slot_expert[row] != EMPTY
         pairs = list(zip(plan.slot_expert[row][filled].tolist(), instance.gpu_of_slot[filled].tolist(), strict=True))
         counts = np.bincount([e for e, _ in pairs], minlength=instance.num_experts)
@@ -288,3 +337,13 @@ def start_values(model: Model, plan: Placement) -> dict[str, float]:
             for e, g in pairs:
                 values[f"{before}u_{instance.groups[e]}_{instance.node[g]}"] = 1.0
     return values
+
+
+def _start_windows(instance: PlacementInstance, before: str, ratios: list[float], values: dict[str, float]) -> None:
+    """The ratio of each window; for CVaR the least ratio that counts, and what the others have above it."""
+    level = sorted(ratios, reverse=True)[math.ceil(tail_of(instance)) - 1]
+    for w, ratio in enumerate(ratios):
+        values[f"{before}rho_{w}"] = ratio
+        if f"{before}above_{w}" in values:
+            values[f"{before}above_{w}"] = max(ratio - level, 0.0)
+            values[f"{before}t"] = level

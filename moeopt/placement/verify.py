@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from moeopt.errors import InstanceError, PlanError, Violation
 from moeopt.kernels.loads import gpu_loads
+from moeopt.placement.combined import combine, ratio, tail_of
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
 
@@ -27,14 +28,19 @@ class Evaluation:
     Parameters
     ----------
     max_load, ideal
-        L exact values each: ``max_g C_g`` and the cost of every GPU in perfect balance, tokens.
+        L exact values each: ``max_g C_g`` and the cost of every GPU in perfect balance, tokens. With windows: the
+        combined ratio, and 1.
     gpu_cost
-        (L, G) ``C_g`` in floating point, for tables and plots.
+        (L, G) ``C_g`` in floating point, for tables and plots. With windows: in parts of each window's ideal, the
+        largest of all windows where the worst counts, else their mean.
+    windows
+        With windows, per layer the W exact ratios ``max_g C_gw / ideal_w``.
     """
 
     max_load: tuple[Fraction, ...]
     ideal: tuple[Fraction, ...]
     gpu_cost: NDArray[np.float64]
+    windows: tuple[tuple[Fraction, ...], ...] = ()
 
     @cached_property
     def objective(self) -> Fraction:
@@ -90,6 +96,23 @@ def evaluate(instance: PlacementInstance, plan: Placement, split: str | None = N
     found = faults(instance, plan)
     if found:
         raise PlanError(found)
+    return _evaluate_windows(instance, plan, split) if instance.windows else _evaluate(instance, plan, split)
+
+
+def _evaluate_windows(instance: PlacementInstance, plan: Placement, split: str | None) -> Evaluation:
+    """Every window alone, then one figure a layer."""
+    judged = [_evaluate(window, plan, split) for window in instance.windows]
+    counted = tail_of(instance)
+    ratios = [tuple(ratio(one.max_load[row], one.ideal[row]) for one in judged) for row in range(instance.num_layers)]
+    tops = tuple(combine(row, counted) for row in ratios)
+    ideals = np.array([[float(even) or 1.0 for even in one.ideal] for one in judged])[:, :, None]
+    costs = np.array([one.gpu_cost for one in judged]) / ideals
+    shown = costs.max(axis=0) if instance.combine == "worst" else costs.mean(axis=0)
+    return Evaluation(tops, instance.par, shown, tuple(ratios))
+
+
+def _evaluate(instance: PlacementInstance, plan: Placement, split: str | None) -> Evaluation:
+    """One window."""
     if (split or instance.split) == "free" and plan.shares is not None:
         return _evaluate_shares(instance, plan)
     return _evaluate_even(instance, plan)
@@ -110,7 +133,26 @@ def _evaluate_even(instance: PlacementInstance, plan: Placement) -> Evaluation:
     if floor:
         pieces = np.maximum(pieces, floor * scale)
     totals = gpu_loads(pieces, plan.slot_expert, instance.slot_start)
-    return _judge_totals(instance, totals, [scale * denominator for scale in common])
+    return _judge_totals(instance, *_with_base(instance, totals, [scale * denominator for scale in common]))
+
+
+def _with_base(
+    instance: PlacementInstance, totals: NDArray[Any], denominators: list[int]
+) -> tuple[NDArray[Any], list[int]]:
+    """Add what every GPU with slots carries anyhow; whole numbers over a finer denominator a layer."""
+    if instance.exact_base is None:
+        return totals, denominators
+    carriers = [count > 0 for count in instance.slots]
+    found = []
+    finer = []
+    for row, bottom, base in zip(totals.tolist(), denominators, instance.exact_base, strict=True):
+        common = math.lcm(bottom, base.denominator)
+        more = int(base * common)
+        found.append(
+            [total * (common // bottom) + more * carries for total, carries in zip(row, carriers, strict=True)]
+        )
+        finer.append(common)
+    return np.array(found, dtype=object), finer
 
 
 def _judge_totals(instance: PlacementInstance, totals: NDArray[Any], denominators: list[int]) -> Evaluation:
@@ -146,7 +188,8 @@ def _evaluate_shares(instance: PlacementInstance, plan: Placement) -> Evaluation
         whole: dict[int, Fraction] = defaultdict(Fraction)
         for expert, _, share in triples:
             whole[expert] += Fraction(share)
-        totals = [Fraction(0)] * instance.num_gpus
+        base = Fraction(0) if instance.exact_base is None else instance.exact_base[index] * denominator
+        totals = [base * (count > 0) for count in instance.slots]
         if instance.floor_rule == "per_replica" and floor:  # every hosted copy costs the floor even without a share
             parts = {(expert, gpu): Fraction(share) / whole[expert] for expert, gpu, share in triples}
             for (expert, gpu), copies in _hosted(instance, plan, index).items():

@@ -63,6 +63,7 @@ def _row(summary: Summary, row: RowSummary) -> dict[str, Any]:
     return {
         **numbers,
         "best": row.best,
+        "held_out": None if row.held_out is None else dict(row.held_out),
         "gap_of_layer": None if row.layer_gap is None else row.layer_gap.tolist(),
         "result": result,
     }

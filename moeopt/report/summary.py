@@ -39,6 +39,8 @@ class RowSummary:
         Layers with a gap of at most `NEAR_GAP` to a bound that was re-checked exactly.
     max_replicas, redundant_slots
         Most replicas of an expert in any layer; most replicas beyond the first of each expert in any layer.
+    held_out
+        What the plan is worth on loads it was not made for, where it was scored on some.
     reason, remark, said
         Why there is no plan; which rule the plan breaks; the same with what ended the method early.
     """
@@ -54,6 +56,11 @@ class RowSummary:
     layers_near: int | None = None
     max_replicas: int | None = None
     redundant_slots: int | None = None
+    held_out: Mapping[str, Any] | None = None
+
+    def held_out_figure(self, name: str) -> float | None:
+        """``mean`` or ``worst`` imbalance on loads that the plan was not made for."""
+        return None if self.held_out is None else float(self.held_out[name])
 
     @property
     def solution(self) -> Mapping[str, Any] | None:
@@ -113,7 +120,7 @@ class Summary:
     certified
         Every bound here was re-checked exactly, those of the layers too.
     ideal
-        (L,) cost of every GPU in perfect balance, tokens.
+        (L,) cost of every GPU in perfect balance, tokens; 1 with windows.
     """
 
     instance: PlacementInstance
@@ -154,6 +161,11 @@ class Summary:
         total = float(self.ideal.sum())
         return self.comparison.lower_bound / total if total else 1.0
 
+    @property
+    def scored(self) -> bool:
+        """Whether plans were scored on loads they were not made for."""
+        return any(row.held_out is not None for row in self.rows)
+
     def legal(self, *methods: str) -> RowSummary | None:
         """The first of `methods` that has a plan and breaks no rule."""
         for method in methods:
@@ -188,7 +200,7 @@ def summarise(block: Block) -> Summary:
     rows = tuple(_row(row, comparison, bound, certified, row is best) for row in comparison.rows)
     kind = _bound_kind(comparison)
     checked = kind == "certified" and bound is not None and certified is not None and bool((certified >= bound).all())
-    ideal = np.array([float(value) for value in block.instance.ideal])
+    ideal = np.array([float(value) for value in block.instance.par])
     return Summary(block.instance, comparison, rows, bound, kind, checked, ideal)
 
 
@@ -230,6 +242,7 @@ def _row(row: Row, comparison: Comparison, bound: Floats | None, certified: Floa
     numbers: dict[str, Any] = {
         "max_replicas": max(max(layer) for layer in replicas),
         "redundant_slots": max(sum(layer) - len(layer) for layer in replicas),
+        "held_out": row.held_out,
     }
     if not row.remark:
         tops = per_layer(result.solution, "max_load")

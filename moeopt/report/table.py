@@ -61,6 +61,7 @@ def columns(summary: Summary) -> list[Column]:
         Column(f"Objective ({summary.unit})", "", lambda row: words.amount(row.objective, places), floor),
         Column("Imbalance", "mean", lambda row: words.ratio(row.figure("imbalance_mean")), words.ratio(mean)),
         Column("Imbalance", "worst", lambda row: words.ratio(row.imbalance_worst), words.ratio(worst)),
+        *(_held_out() if summary.scored else []),
         Column("Lower bound", "own", lambda row: words.amount(row.lower_bound, places)),
         Column("Gap to best bound", "mean", lambda row: words.percent(row.gap_mean)),
         Column("Gap to best bound", "worst", lambda row: words.percent(row.gap_worst)),
@@ -81,6 +82,14 @@ def columns(summary: Summary) -> list[Column]:
         ),
         Column("Like-named figures", "excess", lambda row: words.ratio(row.figure("excess")), words.ratio(excess)),
         Column("Time", "", lambda row: words.seconds(row.runtime_s)),
+    ]
+
+
+def _held_out() -> list[Column]:
+    """Imbalance on loads that the plans were not made for."""
+    return [
+        Column("Imbalance held out", "mean", lambda row: words.ratio(row.held_out_figure("mean"))),
+        Column("Imbalance held out", "worst", lambda row: words.ratio(row.held_out_figure("worst"))),
     ]
 
 
@@ -107,7 +116,12 @@ FOOTNOTES = [
         "Where the rules have a floor, an expert or replica counts as its load or the floor, whichever is larger. "
         "Tokens over the window, not time.",
     ),
-    ("Imbalance", "max over g of C(l,g) / ideal(l), where ideal(l) is the cost of every GPU in perfect balance."),
+    (
+        "Imbalance",
+        "max over g of C(l,g) / ideal(l), where ideal(l) is the cost of every GPU in perfect balance. With several "
+        "windows a layer counts as their worst, mean or CVaR, as the rules say, and the objective is the sum of these.",
+    ),
+    ("Imbalance held out", "the same plan on loads that it was not made for, the mean over files and layers."),
     ("Lower bound", "what the method's own certificates prove; the best of all is the line “bound”."),
     (
         "Gap",

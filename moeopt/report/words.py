@@ -128,7 +128,19 @@ def verdict(summary: Summary) -> list[Text]:
     best = summary.best
     if best is None:
         return [*_no_plan(summary), *_idle(summary)]
-    return [_best(summary, best), *_against(summary, best), *_bounded(summary, best), *_idle(summary)]
+    said = [_best(summary, best), *_against(summary, best), *_bounded(summary, best)]
+    return [*said, *_held_out(summary), *_idle(summary)]
+
+
+def _held_out(summary: Summary) -> list[Text]:
+    """Whose plan does best on loads that no plan was made for."""
+    scored = [row for row in summary.rows if row.held_out is not None]
+    if not scored:
+        return []
+    least = min(scored, key=lambda row: row.held_out_figure("mean") or 0.0)
+    files = len((least.held_out or {})["means"])
+    mean = ratio(least.held_out_figure("mean"))
+    return [[f"On {count(files, 'table')} of loads held out, ", Name(least.method), f" is the most even: {mean}."]]
 
 
 def _best(summary: Summary, best: RowSummary) -> Text:
@@ -232,6 +244,11 @@ def _rules(instance: PlacementInstance) -> list[str]:
     rules.append("replicas of an expert on distinct GPUs" if instance.distinct else "an expert may be twice on a GPU")
     if instance.groups is not None:
         rules.append("groups stay on one node" if instance.hierarchical else "groups do not bind")
+    if instance.windows:
+        how = f"the worst {1 - instance.alpha:.0%} (CVaR)" if instance.combine == "cvar" else f"the {instance.combine}"
+        rules.append(f"{count(len(instance.windows), 'window')}, {how} counts")
+    if instance.shared is not None:
+        rules.append(f"{count(instance.num_shared, 'shared expert')} {instance.shared}, top-{instance.top_k}")
     if len(set(instance.speed)) > 1:
         rules.append(f"GPU speeds {min(instance.speed):g} to {max(instance.speed):g}")
     for what, pairs in (("pinned", instance.pin), ("forbidden", instance.forbid)):

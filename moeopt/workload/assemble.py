@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from moeopt.errors import Violations
-from moeopt.workload.table import LoadTable, as_loads
+from moeopt.workload.table import Loads, LoadTable, as_loads
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,14 @@ def assemble(content: Content, check: Violations) -> LoadTable:
     layers = _layer_ids(content.layers, check)
     names = _names(content.names, check)
     steps = content.steps
-    if steps is not None and not (_is_whole(steps) and steps >= 1):
+    listed = _is_list(steps) and getattr(content.loads, "ndim", 0) == 3 and len(steps) == len(content.loads)
+    if listed and all(_is_whole(item) and item >= 1 for item in steps):
+        steps = tuple(steps)
+    elif steps is not None and not (_is_whole(steps) and steps >= 1):
         check.add("steps", steps, rule="must be a whole number >= 1", fix="Leave it out where it is not known")
     found = len(check.found)
-    loads = as_loads(content.loads, check, layers=layers)
+    windows = _windows(content.loads, check, layers)
+    loads = as_loads(content.loads if windows is None else windows.sum(axis=0), check, layers=layers)
     if content.locate is not None:
         check.found[found:] = [replace(fault, where=content.locate(fault.where)) for fault in check.found[found:]]
     if loads is not None and layers is not None and len(layers) != len(loads):
@@ -92,7 +98,28 @@ def assemble(content: Content, check: Violations) -> LoadTable:
     check.raise_if_any()
     assert loads is not None
     rows = tuple(range(len(loads))) if layers is None else layers
-    return LoadTable(loads, rows, steps, names, check.source, content.notes)
+    notes = content.notes
+    if windows is not None:
+        notes = (*notes, f"an array of three axes, {windows.shape}, is taken as windows x layers x experts")
+    return LoadTable(loads, rows, steps, names, check.source, notes, windows)
+
+
+def _windows(value: Any, check: Violations, layers: Sequence[int] | None) -> Loads | None:
+    """(W, L, E) windows of an array with three axes, each checked; ``None`` for any other value or once one is bad."""
+    if not isinstance(value, np.ndarray) or value.ndim != 3 or 0 in value.shape:
+        return None
+    tables = []
+    for place, table in enumerate(value):
+        mine = Violations()
+        tables.append(as_loads(table, mine, layers=layers))
+        check.found += [replace(one, where=", ".join(filter(None, (f"window {place}", one.where)))) for one in mine.found]
+    check.raise_if_any()
+    windows: Any = np.stack([table for table in tables if table is not None])
+    if windows.dtype == np.int64 and int(windows.max()) > (2**63 - 1) // len(windows):
+        check.add("loads", "...", rule="the sum over windows must be below 2**63", fix="Divide all loads by one number")
+        check.raise_if_any()
+    windows.flags.writeable = False
+    return windows  # type: ignore[no-any-return]
 
 
 def _layer_ids(value: Any, check: Violations) -> tuple[int, ...] | None:

@@ -24,25 +24,28 @@ class LoadTable:
     Parameters
     ----------
     loads
-        (L, E) selections per expert, int64 or float64, finite and >= 0, read-only.
+        (L, E) selections per expert, int64 or float64, finite and >= 0, read-only; of windows, their sum.
     layers
         L layer ids of the LLM, in the order of the rows.
     steps
-        Forward passes the counts were summed over; ``None`` where the file does not say.
+        Forward passes the counts were summed over, of windows those of each; ``None`` where the file does not say.
     names
         E expert names, where the file has them.
     source
         File or generator the table came from.
     notes
         What the reader did that was not asked for.
+    windows
+        (W, L, E) windows, where an array with a third axis holds several.
     """
 
     loads: Loads
     layers: tuple[int, ...]
-    steps: int | None = None
+    steps: int | tuple[int, ...] | None = None
     names: tuple[str, ...] | None = None
     source: str = ""
     notes: tuple[str, ...] = ()
+    windows: Loads | None = None
 
 
 def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = None) -> Loads | None:

@@ -7,7 +7,7 @@ groups are kept on nodes, deals of groups to nodes are tried in order of their b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from moeopt.placement.feasible import allowed_pairs, fill
 from moeopt.placement.heuristics import eplb, fold
 from moeopt.placement.heuristics.deep import Engine, Found, Part, deepen, engine
 from moeopt.placement.heuristics.doubles import replace_doubles
+from moeopt.placement.heuristics.windowed import search_windows
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.registry import Context, Outcome
@@ -33,7 +34,11 @@ MOST_TRIED_DEALS = 8
 
 
 def applies(instance: PlacementInstance) -> str | None:
-    """Pins are searched flat only."""
+    """Pins are searched flat only, constant loads on GPUs that are alike, several windows with even parts."""
+    if instance.exact_base is not None and not instance.windows and len(set(instance.speed)) > 1:
+        return "constant loads of shared experts on GPUs of unequal speed are not searched; leave shared or speed out"
+    if instance.windows and instance.split != "even":
+        return f"several windows are planned with split even; {instance.split} is for one window"
     if instance.hierarchical and instance.constrained:
         return "groups on nodes and pins or prohibitions cannot be kept at once yet; leave one of them out"
     return None
@@ -41,6 +46,10 @@ def applies(instance: PlacementInstance) -> str | None:
 
 def search(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
     """Search every layer down to the gap limit (0.1 % by default) or to the iteration limit."""
+    if instance.windows:
+        return search_windows(instance, context, search)
+    if instance.exact_base is not None:  # equal on all GPUs, so it changes no plan, and what is proved is lifted
+        return with_base(instance, search(instance.bare, context))
     run = _Run(instance, context)
     try:
         run.stage_one()
@@ -50,6 +59,17 @@ def search(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
             raise  # there is no plan yet
         run.stop = Stop.INTERRUPTED
     return run.outcome()
+
+
+def with_base(instance: PlacementInstance, bare: Outcome[Placement]) -> Outcome[Placement]:
+    """An outcome without the constant loads, for the instance that has them."""
+    assert instance.exact_base is not None
+    bounds = None
+    if bare.bounds is not None:
+        bounds = [lower.lifted(instance, row, bound) for row, bound in enumerate(bare.bounds)]
+    more = float(sum(instance.exact_base)) / max(instance.speed)
+    incumbents = [(moment, value + more) for moment, value in bare.incumbents]
+    return replace(bare, bounds=bounds, incumbents=incumbents)
 
 
 @dataclass

@@ -1,0 +1,7 @@
+"""Closed forms of what hardware takes: pure functions, no solver."""
+
+from __future__ import annotations
+
+from moeopt.cost.floor import GPUS, compute_bound_tokens, floor_of
+
+__all__ = ["GPUS", "compute_bound_tokens", "floor_of"]
