@@ -53,7 +53,8 @@ class Context:
 
 @dataclass
 class Outcome(Generic[PlanT]):
-    """What a method gives back: a plan, why it stopped, bounds it has proved, and what it has to say."""
+    """What a method gives back: a plan, why it stopped, bounds it has proved, what it has to say, and ``details`` that go
+    into the solution as they are."""
 
     plan: PlanT | None
     stop: Stop = Stop.FINISHED
@@ -62,6 +63,7 @@ class Outcome(Generic[PlanT]):
     bounds: list[Any] | None = None
     notes: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

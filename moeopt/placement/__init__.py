@@ -16,6 +16,7 @@ from moeopt.placement.heuristics import eplb, fold, search, simple
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.placement.problem import PROBLEM, house
+from moeopt.placement.replanning import method as replanning
 from moeopt.placement.verify import Evaluation, faults
 from moeopt.registry import Method
 
@@ -51,6 +52,10 @@ def _searched(instance: PlacementInstance) -> str | None:
     return search.applies(instance) or _unknown(instance)
 
 
+def _replanned(instance: PlacementInstance) -> str | None:
+    return replanning.applies(instance) or _unknown(instance, ("moves", "lost"))
+
+
 for _method in (
     Method("contiguous", simple.contiguous, "experts in order, slot after slot", "baseline", _flat_only),
     Method("round_robin", simple.round_robin, "experts in order, one GPU after another", "baseline", _flat_only),
@@ -60,6 +65,7 @@ for _method in (
     Method("eplb_raw", eplb.eplb_raw, "the public rule to the slot, in float32", "baseline", _raw),
     Method("fold", fold.fold, "two slots a GPU: heaviest with lightest", "heuristic", _two_slots),
     Method("search", search.search, "counts and packing together, never worse than eplb", "heuristic", _searched),
+    Method("replan", replanning.replan, "from the running plan, for few moves", "heuristic", _replanned),
     Method("exact", exact.solve_exact, "search, then a mixed-integer programme", "exact when it ends", _searched),
     Method("auto", exact.solve_auto, "search; exact where a layer is small and open", "as reached", _searched),
 ):

@@ -11,6 +11,7 @@ from moeopt.placement import bounds, conflicts, verify
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement, as_placement
+from moeopt.placement.replanning.report import described
 from moeopt.registry import Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop
 from moeopt.versions import versions
@@ -62,10 +63,29 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             versions=versions("numpy"),
         )
 
+    def _unknown(
+        self, instance: PlacementInstance, method: str, outcome: Outcome[Placement], context: Context
+    ) -> Result:
+        """Neither a plan nor a proof that there is none."""
+        return Result(
+            problem=self.name,
+            instance=reference(instance),
+            method=method,
+            status=Status.UNKNOWN,
+            stop=outcome.stop,
+            unit=UNIT,
+            runtime_s=context.deadline.elapsed_s(),
+            seed=context.seed,
+            iterations=outcome.iterations,
+            notes=tuple(dict.fromkeys(outcome.notes)),
+            versions=versions("numpy"),
+        )
+
     def result(self, instance: PlacementInstance, method: str, outcome: Outcome[Placement], context: Context) -> Result:
         """Judge the plan, take the better of it and a warm start on each layer, and bound every layer."""
         plan, notes = outcome.plan, list(outcome.notes)
-        assert plan is not None  # every placement method has a plan once the rules do not conflict
+        if plan is None:
+            return self._unknown(instance, method, outcome, context)
         if instance.split == "free" and plan.shares is None:
             from moeopt.placement.shares import with_best_shares
 
@@ -122,6 +142,9 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             "phase": instance.phase,
             "engine": instance.engine,
         }
+        if instance.current is not None:
+            described(instance, plan, solution)
+        solution |= outcome.details
         if plan.shares is not None:
             solution["shares"] = [[list(share) for share in row] for row in plan.shares]
         certificates = [
