@@ -53,8 +53,10 @@ class Context:
 
 @dataclass
 class Outcome(Generic[PlanT]):
-    """What a method gives back: a plan, why it stopped, bounds it has proved, what it has to say, and ``details`` that go
-    into the solution as they are."""
+    """What a method gives back: a plan, why it stopped, bounds it has proved, and what it has to say.
+
+    ``details`` go into the solution as they are.
+    """
 
     plan: PlanT | None
     stop: Stop = Stop.FINISHED

@@ -23,6 +23,8 @@ from moeopt.kernels._jit import jit
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Small = NDArray[np.int32]
+"""The large tables: half the size, as they should stay in the processor's nearest cache."""
 
 PINNED, FORBIDDEN = 1, 2
 WORST, MEAN, TAIL = 0, 1, 2
@@ -80,10 +82,10 @@ class State(NamedTuple):
     held: Ints
     counts: Ints
     unit: Floats
-    on: Ints
-    where: Ints
+    on: Small
+    where: Small
     rank: Ints
-    near: Ints
+    near: Small
     total: Floats
     shift: Floats
     tops: Floats
@@ -223,13 +225,13 @@ def judge(layer: Layer, state: State, held: Ints) -> float:
 @jit
 def tied(layer: Layer, state: State, expert: int, at: int) -> bool:
     """Whether a pin holds the only replica of `expert` on a GPU there."""
-    return layer.rule.shape[0] > 0 and layer.rule[expert, at] == PINNED and state.on[expert, at] == 1
+    return bool(layer.rule.shape[0] > 0 and layer.rule[expert, at] == PINNED and state.on[expert, at] == 1)
 
 
 @jit
 def barred(layer: Layer, expert: int, at: int) -> bool:
     """Whether `expert` is forbidden on a GPU."""
-    return layer.rule.shape[0] > 0 and layer.rule[expert, at] == FORBIDDEN
+    return bool(layer.rule.shape[0] > 0 and layer.rule[expert, at] == FORBIDDEN)
 
 
 @jit
@@ -279,7 +281,6 @@ def take_swap(layer: Layer, state: State, first: int, second: int) -> None:
 def take_transfer(layer: Layer, state: State, slot: int, to: int) -> None:
     """Change `slot` over to expert `to`: its other replicas get lighter, those of the expert that leaves heavier."""
     out = state.held[slot]
-    home = layer.gpu[slot]
     windows = layer.loads.shape[0]
     for turn in range(2):
         expert = out if turn == 0 else to
@@ -296,7 +297,7 @@ def take_transfer(layer: Layer, state: State, slot: int, to: int) -> None:
 
 
 @jit
-def keep(layer: Layer, state: State, reach: Floats, found: NDArray[np.int32], rows: Flags) -> None:
+def keep(layer: Layer, state: State, reach: Floats, found: Small, rows: Flags) -> None:
     """Take the state into the frontier if nothing with as few moves is as good."""
     moves = state.moves[0]
     if moves >= reach.shape[0]:
@@ -327,7 +328,7 @@ def hot_slot(total: Floats, pace: Floats, start: Ints, threshold: float, rng: In
         for w in range(total.shape[0]):
             if total[w, g] * pace[g] > threshold and start[g + 1] > start[g]:
                 return int(start[g] + draw(rng, start[g + 1] - start[g]))
-    return draw(rng, start[num_gpus])
+    return draw(rng, int(start[num_gpus]))
 
 
 @jit
@@ -336,7 +337,7 @@ def transfer_rise(
     floor: Floats,
     unit: Floats,
     counts: Ints,
-    where: Ints,
+    where: Small,
     gpu: Ints,
     pace: Floats,
     total: Floats,
@@ -384,7 +385,7 @@ def sweep(
     begin_step: int,
     end_step: int,
     reach: Floats,
-    found: NDArray[np.int32],
+    found: Small,
     fresh_rows: Flags,
     rng: Ints,
 ) -> int:

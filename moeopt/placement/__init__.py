@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from moeopt.placement import exact
 from moeopt.placement.heuristics import eplb, fold, search, simple
@@ -18,7 +18,9 @@ from moeopt.placement.plan import Placement
 from moeopt.placement.problem import PROBLEM, house
 from moeopt.placement.replanning import method as replanning
 from moeopt.placement.verify import Evaluation, faults
-from moeopt.registry import Method
+from moeopt.registry import Context, Method, Outcome
+
+Run = Callable[[PlacementInstance, Context], Outcome[Placement]]
 
 KNOWN_TO_ALL: frozenset[str] = frozenset()
 """Further rules (`PlacementInstance.extras`) that every method lives with, as the referee alone has to know them."""
@@ -56,6 +58,21 @@ def _replanned(instance: PlacementInstance) -> str | None:
     return replanning.applies(instance) or _unknown(instance, ("moves", "lost"))
 
 
+def _either(instance: PlacementInstance) -> str | None:
+    return _searched(instance) if instance.current is None else _replanned(instance)
+
+
+def _from_running(run: Run) -> Run:
+    """The method where nothing runs yet; where a plan runs, `replan`."""
+
+    def either(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
+        return (run if instance.current is None else replanning.replan)(instance, context)
+
+    return either
+
+
+_search, _auto = _from_running(search.search), _from_running(exact.solve_auto)
+
 for _method in (
     Method("contiguous", simple.contiguous, "experts in order, slot after slot", "baseline", _flat_only),
     Method("round_robin", simple.round_robin, "experts in order, one GPU after another", "baseline", _flat_only),
@@ -64,10 +81,10 @@ for _method in (
     Method("eplb", eplb.eplb, "the public rule, doubles swapped away", "heuristic", _no_pins),
     Method("eplb_raw", eplb.eplb_raw, "the public rule to the slot, in float32", "baseline", _raw),
     Method("fold", fold.fold, "two slots a GPU: heaviest with lightest", "heuristic", _two_slots),
-    Method("search", search.search, "counts and packing together, never worse than eplb", "heuristic", _searched),
+    Method("search", _search, "counts and packing together, never worse than eplb", "heuristic", _either),
     Method("replan", replanning.replan, "from the running plan, for few moves", "heuristic", _replanned),
     Method("exact", exact.solve_exact, "search, then a mixed-integer programme", "exact when it ends", _searched),
-    Method("auto", exact.solve_auto, "search; exact where a layer is small and open", "as reached", _searched),
+    Method("auto", _auto, "search; exact where a layer is small and open", "as reached", _either),
 ):
     house(_method)
 

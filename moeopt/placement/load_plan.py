@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from moeopt.errors import InstanceError, PlanError
-from moeopt.placement import bounds, enumeration, verify
+from moeopt.placement import bounds, enumeration, moves, verify
 from moeopt.placement.document import read_instance
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
@@ -209,6 +209,7 @@ def _frame_faults(document: ResultDocument, shape: PlacementInstance) -> Iterato
         yield f"solution.ep_size says {solution.ep_size}, the instance has {shape.num_gpus} GPUs"
     if solution.split != shape.split:
         yield f"solution.split says {solution.split}, the instance {shape.split}"
+    yield from _move_faults(document, shape)
     if solution.shares is not None and len(solution.shares) != len(solution.layers):
         yield f"shares cover {len(solution.shares)} layers of {len(solution.layers)}"
     for field in ("llm", "phase", "engine"):
@@ -217,6 +218,37 @@ def _frame_faults(document: ResultDocument, shape: PlacementInstance) -> Iterato
     proved = [] if document.certificate is None else [proof.layer for proof in document.certificate.layers]
     if proved != list(shape.layers):
         yield f"certificate covers layers {proved}, the plan {list(shape.layers)}"
+
+
+def _move_faults(document: ResultDocument, shape: PlacementInstance) -> Iterator[str]:
+    """Moves and budgets: counted again from the running plan in the instance."""
+    solution = document.solution
+    assert solution is not None
+    layers = solution.layers
+    if shape.current is None:
+        if solution.moves is not None or any(layer.moves is not None or layer.moved is not None for layer in layers):
+            yield "moves are stated, and the instance has no running plan"
+        return
+    if any(len(layer.slot_expert) != shape.num_slots for layer in layers):
+        return  # said already
+    table = np.array([layer.slot_expert for layer in layers])
+    if table.min() < EMPTY or table.max() >= shape.num_experts:
+        return
+    for row, (layer, count) in enumerate(zip(layers, moves.count_moves(shape, table), strict=True)):
+        if layer.moves != count:
+            yield f"layer {layer.layer}: moves says {layer.moves}, {count} pairs are new"
+        said = sorted(item[:1] + item[2:] for item in layer.moved or [] if len(item) == 4)
+        true = moves.new_pairs(shape, table[row], row).tolist()
+        if said != sorted(true) or len(layer.moved or []) != len(said):
+            yield f"layer {layer.layer}: moved does not list the pairs that are new"
+        pairs = moves.running_pairs(shape, row)
+        for expert, source, *_ in (item for item in layer.moved or [] if len(item) == 4):
+            known = 0 <= expert < shape.num_experts and -1 <= source < shape.num_gpus
+            if not known or (source >= 0 and not pairs[expert, source]):
+                yield f"layer {layer.layer}: expert {expert} is said to come from GPU {source}, which lacks it"
+    if solution.moves != sum(layer.moves or 0 for layer in layers):
+        yield f"solution.moves says {solution.moves}, the layers give {sum(layer.moves or 0 for layer in layers)}"
+    yield from (fault for fault in moves.move_faults(shape, table) if not fault.startswith("layer"))
 
 
 def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: set[int]) -> Iterator[str]:
@@ -302,6 +334,8 @@ def _rebuild(document: ResultDocument, loads: Any) -> PlacementInstance:
 def _one_layer(document: ResultDocument, instance: PlacementInstance, row: int) -> PlacementInstance:
     fields = document.instance.document.model_dump(by_alias=True)
     fields |= {"layers": [instance.layers[row]], "loads": instance.loads[row : row + 1].tolist()}
+    if instance.current is not None:
+        fields["current"] = [instance.current[row].tolist()]
     return read_instance(fields)
 
 

@@ -27,6 +27,10 @@ class LayerPlan(BaseModel):
     imbalance: float = Field(description="max_load / ideal, 1 for an idle layer")
     lower_bound: float = Field(description="proven floor under max_load")
     gap: float = Field(description="(max_load - lower_bound) / max_load")
+    moves: int | None = Field(None, description="(expert, GPU) pairs that the running plan lacks")
+    moved: list[list[int]] | None = Field(
+        None, description="[expert, GPU it is copied from (-1: storage), GPU, slot] of each of them"
+    )
 
 
 class Solution(BaseModel):
@@ -44,6 +48,11 @@ class Solution(BaseModel):
     llm: dict[str, Any] | None = None
     phase: str | None = None
     engine: str | None = None
+    moves: int | None = Field(None, description="pairs that the running plan lacks, in all layers")
+    moved_bytes: float | None = None
+    frontier: list[list[float]] | None = Field(
+        None, description="[moves, imbalance_total] of the best plans found, from the fewest moves on"
+    )
     shares: list[list[tuple[int, int, float]]] | None = Field(
         None, description="for a free split, per layer (expert, GPU, share of the expert's tokens)"
     )

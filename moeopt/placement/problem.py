@@ -10,6 +10,7 @@ from typing import Any
 from moeopt.placement import bounds, conflicts, verify
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.moves import count_moves
 from moeopt.placement.plan import Placement, as_placement
 from moeopt.placement.replanning.report import described
 from moeopt.registry import Context, Method, Outcome, Problem
@@ -200,6 +201,11 @@ def _better_layers(
 ) -> tuple[Placement, verify.Evaluation]:
     """Layer by layer the better of plan and warm start; a tie keeps the warm start, which moves nothing."""
     warm_judged = verify.evaluate(instance, warm)
+    if "moves" in instance.extras:  # budgets hold for the whole plan: no layer can be changed alone
+        price = Fraction(instance.move_cost)
+        ours, theirs = (sum(count_moves(instance, one.slot_expert)) for one in (plan, warm))
+        better = warm_judged.objective + price * theirs < judged.objective + price * ours
+        return (warm, warm_judged) if better else (plan, judged)
     keep = [old <= new for old, new in zip(warm_judged.max_load, judged.max_load, strict=True)]
     if not any(keep):
         return plan, judged

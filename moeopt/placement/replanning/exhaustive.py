@@ -20,7 +20,9 @@ def num_plans(instance: PlacementInstance) -> int:
     for count in instance.slots:
         ways = 0
         for used in range(count + 1) if instance.fill == "at_most" else (count,):
-            ways += comb(instance.num_experts, used) if instance.distinct else comb(instance.num_experts + used - 1, used)
+            ways += (
+                comb(instance.num_experts, used) if instance.distinct else comb(instance.num_experts + used - 1, used)
+            )
         total *= ways
         if total > MOST_PLANS:
             return total
@@ -40,9 +42,7 @@ def all_plans(instance: PlacementInstance, row: int, allowed: NDArray[np.bool_])
         sizes = range(count, -1, -1) if instance.fill == "at_most" else (count,)
         fills = [list(one) + [EMPTY] * (count - size) for size in sizes for one in pick(experts, size)]
         options = np.array(fills, dtype=np.int64).reshape(len(fills), count)
-        plans = np.concatenate(
-            [np.repeat(plans, len(options), axis=0), np.tile(options, (len(plans), 1))], axis=1
-        )
+        plans = np.concatenate([np.repeat(plans, len(options), axis=0), np.tile(options, (len(plans), 1))], axis=1)
     counts = np.stack([(plans == expert).sum(axis=1) for expert in range(instance.num_experts)], axis=1)
     plans = plans[(counts >= np.array(instance.min_replicas)).all(axis=1)]
     lacking = np.concatenate([~running_pairs(instance, row), np.zeros((1, instance.num_gpus), dtype=bool)])

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 class Frontier:
     """Plans of one layer that no other one found beats in both moves and value.
 
-    A plan is kept as its difference from the layer's start, which is short: ``points`` moves -> (value, slots, experts).
+    A plan is kept as its difference from the layer's start, which is short: ``points`` gives for its moves the value,
+    the slots that differ and the experts in them.
     """
 
     start: NDArray[np.int64]

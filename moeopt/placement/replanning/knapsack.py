@@ -41,7 +41,7 @@ def choose(moves: Sequence[NDArray[np.int64]], values: Sequence[NDArray[np.float
     kept = _promising(extra, values, room)
     slack = EPSILON * max(1e-300, float(sum(abs(row).max() for row in values)))
     best = np.zeros(room + 1)
-    picks = []
+    picks: list[NDArray[np.int32]] = []
     for row, worth, keep in zip(extra, values, kept, strict=True):
         total = np.full(room + 1, np.inf)
         pick = np.zeros(room + 1, dtype=np.int32)
@@ -54,9 +54,9 @@ def choose(moves: Sequence[NDArray[np.int64]], values: Sequence[NDArray[np.float
         best = total
         picks.append(pick)
     left = int(np.flatnonzero(best <= best.min() + slack)[0])
-    chosen = []
-    for row, pick in zip(reversed(extra), reversed(picks), strict=True):
-        place = int(pick[left])
+    chosen: list[int] = []
+    for row, choices in zip(reversed(extra), reversed(picks), strict=True):
+        place = int(choices[left])
         chosen.append(place)
         left -= int(row[place])
     return chosen[::-1]
@@ -66,28 +66,28 @@ def _promising(
     extra: Sequence[NDArray[np.int64]], values: Sequence[NDArray[np.float64]], room: int
 ) -> list[NDArray[np.bool_]]:
     """Per layer which points the best choice may have, by the price of a move that bounds the total best."""
-    low, high = 0.0, 1.0
-    spread = max(float(row.max() - row.min()) for row in values)
-    high = max(2.0 * spread, 1e-300)
-    bound, limit, price = -np.inf, np.inf, 0.0
+    width = max(len(row) for row in extra)
+    used = np.zeros((len(extra), width), dtype=np.int64)
+    worth = np.full((len(extra), width), np.inf)
+    for at, (row, value) in enumerate(zip(extra, values, strict=True)):
+        used[at, : len(row)], worth[at, : len(row)] = row, value
+    layers = np.arange(len(extra))
+    low, high = 0.0, max(2.0 * max(float(row.max() - row.min()) for row in values), 1e-300)
+    bound, limit, price, trial = -np.inf, np.inf, 0.0, 0.0
     for _ in range(64):
-        trial = 0.0 if limit == np.inf and bound == -np.inf else (low + high) / 2
-        picks = [int(np.argmin(worth + trial * row)) for row, worth in zip(extra, values, strict=True)]
-        used = sum(int(row[pick]) for row, pick in zip(extra, picks, strict=True))
-        total = float(sum(worth[pick] for worth, pick in zip(values, picks, strict=True)))
-        floor = total + trial * (used - room)
-        if floor > bound:
-            bound, price = floor, trial
-        if used <= room:
-            limit = min(limit, total)
-            high = trial
+        picks = np.argmin(worth + trial * used, axis=1)
+        spent = int(used[layers, picks].sum())
+        total = float(worth[layers, picks].sum())
+        if total + trial * (spent - room) > bound:
+            bound, price = total + trial * (spent - room), trial
+        if spent <= room:
+            limit, high = min(limit, total), trial
         else:
             low = trial
         if high - low <= 1e-12 * high:
             break
+        trial = (low + high) / 2
     gap = limit - bound + 1e-9 * max(abs(limit), abs(bound), 1e-300) if limit < np.inf else np.inf
-    kept = []
-    for row, worth in zip(extra, values, strict=True):
-        priced = worth + price * row
-        kept.append(priced <= priced.min() + gap)
-    return kept
+    priced = worth + price * used
+    kept = priced <= priced.min(axis=1, keepdims=True) + gap
+    return [kept[at, : len(row)] for at, row in enumerate(extra)]

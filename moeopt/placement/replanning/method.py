@@ -30,8 +30,8 @@ from moeopt.result import MACHINE_NOTE, Stop
 DEFAULT_GAP = 0.001
 STEPS_A_SLOT, FEWEST_STEPS, MOST_STEPS = 350, 4_000, 100_000
 """Steps of a sweep: so many a slot, within these limits."""
-ROUNDS = 3
-"""Times that the budget is spread and every layer searched again around its part."""
+SWEEPS = 5
+"""Sweeps of a layer: one from the running plan, then one around its part of the budget after each spreading of it."""
 ABOVE, BELOW = 0.5, 0.3
 """Where those sweeps begin and end: parts of the layer's height over the goal, above and below its value."""
 
@@ -70,6 +70,7 @@ class _Run:
     sweeps: int = 0
     stop: Stop = Stop.ITERATIONS
     ready: bool = False
+    chosen: list[int] | None = None
 
     def __post_init__(self) -> None:
         gap = self.context.limits.gap
@@ -79,7 +80,7 @@ class _Run:
         steps = min(max(STEPS_A_SLOT * self.instance.num_slots, FEWEST_STEPS), MOST_STEPS)
         limit = self.context.limits.iterations
         self.steps = steps
-        self.most_sweeps = 2 + 2 * ROUNDS if limit is None else limit
+        self.most_sweeps = SWEEPS if limit is None else limit
 
     def prepare(self) -> None:
         """Bounds, and a legal plan of every layer that moves as little as can be."""
@@ -93,11 +94,15 @@ class _Run:
             base = np.full(instance.num_slots, -1, dtype=np.int64) if start is None else start
             scale = scale_of(instance, row)
             goal = float(self.bounds[row].value) / scale / (1 - self.slack)
-            seed = np.array([1 + ((self.context.seed * 1_000_003 + row) * 2654435761 + 777) % 2147483645], dtype=np.int64)
+            seed = np.array(
+                [1 + ((self.context.seed * 1_000_003 + row) * 2654435761 + 777) % 2147483645], dtype=np.int64
+            )
             layer = as_layer(instance, row, allowed, base)
             self.layers.append(LayerSearch(layer, scale, goal, Frontier(base), most_moves, seed))
             if start is not None:
                 self._offer(row, start)
+            if self.context.warm_start is not None:
+                self._offer(row, self.context.warm_start.slot_expert[row].astype(np.int64))
             if exhaustive.num_plans(instance) <= exhaustive.MOST_PLANS:
                 self._list_all(row, allowed)
         if all(layer.frontier.points for layer in self.layers):
@@ -112,20 +117,18 @@ class _Run:
         unlimited = choice.budget_of(self.instance) is None and self.instance.move_cost == 0
         if unlimited:
             self._take_fresh()
-        for turn in range(min(2, self.most_sweeps)):
-            self._round(turn, None)
-        if not unlimited:
-            self._take_fresh()
-        for turn in range(2, self.most_sweeps):
-            picks = self.picks()
-            if picks is None:
+        for turn in range(self.most_sweeps):
+            self._round(turn)
+            if turn == 0 and not unlimited:
+                self._take_fresh()
+            self._choose()
+            if self.stop is Stop.TIME:
                 return
-            self._round(turn, picks)
         if not self._open():
             self.stop = Stop.GAP
 
-    def _round(self, turn: int, picks: list[int] | None) -> None:
-        """One sweep of every open layer."""
+    def _round(self, turn: int) -> None:
+        """One sweep of every open layer: down from the running plan, later around the point chosen."""
         deadline = self.context.deadline
         rows = self._open()
         for done, row in enumerate(rows):
@@ -133,13 +136,11 @@ class _Run:
                 self.stop = Stop.TIME
                 return
             layer = self.layers[row]
-            points = layer.frontier.moves()
-            least = int(points[0])
-            if picks is None:  # down from the running plan, then up again from where that ended
-                top = layer.frontier.points[least][0] / layer.scale
-                moves, high, low = (least, top, layer.goal) if turn == 0 else (int(points[-1]), layer.goal, top)
+            least = int(layer.frontier.moves()[0])
+            if turn == 0 or self.chosen is None:
+                moves, high, low = least, layer.frontier.points[least][0] / layer.scale, layer.goal
             else:
-                moves = picks[row]
+                moves = self.chosen[row]
                 at = layer.frontier.points[moves][0] / layer.scale
                 height = max(at - layer.goal, 0.0)
                 high, low = at + ABOVE * height, max(at - BELOW * height - 0.001 * at, 0.0)
@@ -148,7 +149,6 @@ class _Run:
                 self.stop = Stop.TIME
             self.sweeps += 1
             self.context.report(turn * len(self.layers) + done + 1, self.most_sweeps * len(self.layers))
-        self._incumbent()
 
     def _open(self) -> list[int]:
         """Layers that are neither listed in full nor certified where they stand."""
@@ -207,10 +207,12 @@ class _Run:
     def _floors(self) -> list[float]:
         return [layer.goal * layer.scale for layer in self.layers]
 
-    def _incumbent(self) -> None:
-        picks = self.picks()
-        if picks is not None:
-            value = sum(layer.frontier.points[moves][0] for layer, moves in zip(self.layers, picks, strict=True))
+    def _choose(self) -> None:
+        """Spread the budget over the layers as their frontiers are now."""
+        self.chosen = self.picks()
+        if self.chosen is not None:
+            chosen = zip(self.layers, self.chosen, strict=True)
+            value = sum(layer.frontier.points[moves][0] for layer, moves in chosen)
             self.incumbents.append((self.context.deadline.elapsed_s(), float(value)))
 
     def outcome(self) -> Outcome[Placement]:
