@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moeopt.cli.deciding import Deciding, decided, move_lines, not_worth_it, show_frontier
 from moeopt.cli.options import Gate, Output, Shape, Solving
 from moeopt.cli.say import Say, complain
 from moeopt.cli.verb import DONE, GATE, INFEASIBLE, NO_PLAN, verb
@@ -17,7 +18,9 @@ EXAMPLE = """Example:
 
 moeopt place loads.csv --gpus 16 --slots 80 -o plan.json
 
-moeopt place loads.csv --gpus 16 --slots 80 --method eplb --json"""
+moeopt place loads.csv --gpus 16 --slots 80 --method eplb --json
+
+moeopt place new.csv --gpus 16 --slots 80 --current plan.json --max-moves 64 -o next.json"""
 
 FEW_LAYERS = 8
 
@@ -30,6 +33,7 @@ def place(
     solving: Solving,
     output: Output,
     gate: Gate,
+    deciding: Deciding,
     method: Annotated[
         str, typer.Option("--method", help="See moeopt info methods; or package.module:function.")
     ] = "auto",
@@ -40,17 +44,18 @@ def place(
     or after 2000 rounds or 3 million slots looked at (--iterations), whichever comes first.
     """
     from moeopt.cli.inputs import read_instance
-    from moeopt.cli.solving import solve, worse_than_eplb
+    from moeopt.cli.solving import solve, worse_than_rival
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.documents import write_file
 
+    deciding.arguments()
     solving.limits()  # a slip in an option is said before any work
     to_stdout = output.json or output.output == STDOUT
     to_file = output.output if output.output != STDOUT else None
     if to_file is not None:
         check_target(to_file, (".json",), output.force, what="a plan", advice="moeopt compare writes reports")
     instance = read_instance(input, shape, say)
-    result = solve(instance, method, solving, say)
+    result = decided(solve(instance, method, solving, say), deciding)
     if to_file is not None:
         write_file(to_file, result.to_json() + "\n", force=output.force)
     if to_stdout:
@@ -73,7 +78,12 @@ def place(
     if result.status == "UNKNOWN":
         complain(f"{who}: the {result.stop} limit was hit before there was a plan")
         return NO_PLAN
-    return GATE if gate.fail_if_worse and worse_than_eplb(instance, result, say) else DONE
+    if not gate.fail_if_worse:
+        return DONE
+    if not_worth_it(result):
+        say.note("not worth it: keep the running plan")
+        return GATE
+    return GATE if worse_than_rival(instance, result, say) else DONE
 
 
 def _show(result: Result, say: Say) -> None:
@@ -94,6 +104,8 @@ def _show(result: Result, say: Say) -> None:
                 str(max(layer["replicas"])),
             )
         say.show(rows)
+    if say.verbose:
+        show_frontier(result, say)
     found = figures(result)
     tolerance = CERTIFIED_TOLERANCE if result.bound_kind == "certified" else SOLVER_TOLERANCE
     proved = sum(layer["gap"] <= tolerance for layer in layers)
@@ -105,6 +117,7 @@ def _show(result: Result, say: Say) -> None:
             "imbalance",
             f"mean {found['imbalance_mean']:.4f}, worst {found['imbalance_worst']:.4f} (layer {found['worst_layer']})",
         ),
+        *move_lines(result),
         ("lower bound", f"{tokens(result.lower_bound)} {result.unit}, {result.bound_kind}"),
         (
             "gap",

@@ -17,6 +17,9 @@ from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.placement.problem import PROBLEM, house
 from moeopt.placement.replanning import method as replanning
+from moeopt.placement.replanning.decide import Decision, decide
+from moeopt.placement.replanning.run import replan
+from moeopt.placement.replanning.steps import Step, Transfer, steps
 from moeopt.placement.verify import Evaluation, faults
 from moeopt.registry import Context, Method, Outcome
 
@@ -97,12 +100,18 @@ evaluate = PROBLEM.evaluate
 __all__ = [
     "METHODS",
     "PROBLEM",
+    "Decision",
     "Evaluation",
     "Placement",
     "PlacementInstance",
+    "Step",
+    "Transfer",
     "compare",
+    "decide",
     "evaluate",
     "faults",
     "register",
+    "replan",
     "solve",
+    "steps",
 ]

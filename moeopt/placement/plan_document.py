@@ -50,6 +50,8 @@ class Solution(BaseModel):
     engine: str | None = None
     moves: int | None = Field(None, description="pairs that the running plan lacks, in all layers")
     moved_bytes: float | None = None
+    imbalance_now: float | None = Field(None, description="imbalance_total if the running plan stays; null: it cannot")
+    decision: dict[str, Any] | None = Field(None, description="keep or move, with reason and break-even")
     frontier: list[list[float]] | None = Field(
         None, description="[moves, imbalance_total] of the best plans found, from the fewest moves on"
     )

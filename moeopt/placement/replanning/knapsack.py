@@ -45,12 +45,12 @@ def choose(moves: Sequence[NDArray[np.int64]], values: Sequence[NDArray[np.float
     for row, worth, keep in zip(extra, values, kept, strict=True):
         total = np.full(room + 1, np.inf)
         pick = np.zeros(room + 1, dtype=np.int32)
-        for place in np.flatnonzero(keep & (row <= room)):
-            shift = int(row[place])
-            trial = best[: room + 1 - shift] + worth[place]
+        for point in np.flatnonzero(keep & (row <= room)).tolist():
+            shift = int(row[point])
+            trial = best[: room + 1 - shift] + worth[point]
             better = trial < total[shift:] - slack
             total[shift:][better] = trial[better]
-            pick[shift:][better] = place
+            pick[shift:][better] = point
         best = total
         picks.append(pick)
     left = int(np.flatnonzero(best <= best.min() + slack)[0])

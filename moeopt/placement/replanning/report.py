@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from moeopt.errors import PlanError
+from moeopt.placement import verify
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.moves import list_moves
 from moeopt.placement.plan import Placement
+from moeopt.placement.replanning.keep_slots import old_slots
+from moeopt.placement.replanning.parts import without_budgets
 
 
 def described(instance: PlacementInstance, plan: Placement, solution: dict[str, Any]) -> None:
@@ -21,5 +27,15 @@ def described(instance: PlacementInstance, plan: Placement, solution: dict[str, 
         layer["moved"] = [[move.expert, move.source, move.gpu, move.slot] for move in moved]
         total += len(moved)
     solution["moves"] = total
+    solution["imbalance_now"] = imbalance_now(instance)
     if instance.expert_bytes is not None:
         solution["moved_bytes"] = total * instance.expert_bytes
+
+
+def imbalance_now(instance: PlacementInstance) -> float | None:
+    """Imbalance over all layers if the running plan stays, ``None`` where it breaks today's rules."""
+    held = np.stack([old_slots(instance, row) for row in range(instance.num_layers)])
+    try:
+        return verify.evaluate(without_budgets(instance), Placement.of(held)).imbalance_total
+    except PlanError:
+        return None
