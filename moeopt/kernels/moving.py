@@ -216,13 +216,6 @@ def value(layer: Layer, state: State) -> float:
 
 
 @jit
-def judge(layer: Layer, state: State, held: Ints) -> float:
-    """Value of the experts in `held`; the state is set to them."""
-    begin(layer, state, held)
-    return value(layer, state)
-
-
-@jit
 def tied(layer: Layer, state: State, expert: int, at: int) -> bool:
     """Whether a pin holds the only replica of `expert` on a GPU there."""
     return bool(layer.rule.shape[0] > 0 and layer.rule[expert, at] == PINNED and state.on[expert, at] == 1)

@@ -87,4 +87,3 @@ def load_moving() -> None:
     rows = np.zeros(5, dtype=np.bool_)
     rng = np.array([7], dtype=np.int64)
     moving.sweep(layer, state, how, held, 0, 32, np.full(5, np.inf), np.zeros((5, 4), dtype=np.int32), rows, rng)
-    moving.judge(layer, state, held)

@@ -23,7 +23,8 @@ from moeopt.placement.replanning.parts import without_budgets
 from moeopt.placement.replanning.relabel import relabelled
 from moeopt.placement.replanning.start import allowed_homes, legal, starting_plan
 from moeopt.placement.replanning.sweeps import LayerSearch, Pace
-from moeopt.placement.replanning.view import as_layer, blank_state, scale_of
+from moeopt.placement.replanning.values import values
+from moeopt.placement.replanning.view import as_layer, scale_of
 from moeopt.registry import Context, Outcome
 from moeopt.result import MACHINE_NOTE, Stop
 
@@ -71,11 +72,11 @@ class _Run:
     stop: Stop = Stop.ITERATIONS
     ready: bool = False
     chosen: list[int] | None = None
+    pace: Pace | None = None
 
     def __post_init__(self) -> None:
         gap = self.context.limits.gap
         self.slack = max((DEFAULT_GAP if gap is None else gap) * (1 - 1e-6), 5e-10)
-        self.pace = pace(self.context.deadline)
         self.notes.extend(self.instance.notes)
         steps = min(max(STEPS_A_SLOT * self.instance.num_slots, FEWEST_STEPS), MOST_STEPS)
         limit = self.context.limits.iterations
@@ -113,7 +114,6 @@ class _Run:
 
     def work(self) -> None:
         """Sweeps over all open layers, the fresh optimum, then sweeps around each layer's part of the budget."""
-        self._note_interpreter()
         unlimited = choice.budget_of(self.instance) is None and self.instance.move_cost == 0
         if unlimited:
             self._take_fresh()
@@ -131,6 +131,9 @@ class _Run:
         """One sweep of every open layer: down from the running plan, later around the point chosen."""
         deadline = self.context.deadline
         rows = self._open()
+        if rows and self.pace is None:
+            self.pace = pace(deadline)
+            self._note_interpreter(self.pace)
         for done, row in enumerate(rows):
             if deadline.passed():
                 self.stop = Stop.TIME
@@ -145,6 +148,7 @@ class _Run:
                 height = max(at - layer.goal, 0.0)
                 high, low = at + ABOVE * height, max(at - BELOW * height - 0.001 * at, 0.0)
             share = deadline.share(len(rows) - done)
+            assert self.pace is not None
             if not layer.sweep(min(moves, max(least, layer.most_moves)), high, low, self.steps, self.pace, share):
                 self.stop = Stop.TIME
             self.sweeps += 1
@@ -167,20 +171,17 @@ class _Run:
         self.layers[row].frontier.add(moves, self._value(row, held), held)
 
     def _value(self, row: int, held: NDArray[np.int64]) -> float:
-        layer = self.layers[row].layer
-        state = blank_state(layer)
-        held = np.where(held < 0, layer.empty, held).astype(np.int64)
-        return float(self.pace.judge(layer, state, held)) * self.layers[row].scale
+        return float(values(self.layers[row].layer, held[None, :])[0]) * self.layers[row].scale
 
     def _list_all(self, row: int, allowed: NDArray[np.bool_]) -> None:
         """The exact frontier of a tiny layer."""
         moves, plans = exhaustive.all_plans(self.instance, row, allowed)
-        values = np.array([self._value(row, plan) for plan in plans])
-        for place in np.lexsort((values, moves)).tolist():
-            frontier = self.layers[row].frontier
-            better = not frontier.points or values[place] < frontier.values()[-1] * (1 - 1e-12)
+        worth = values(self.layers[row].layer, plans) * self.layers[row].scale
+        frontier = self.layers[row].frontier
+        for place in np.lexsort((worth, moves)).tolist():
+            better = not frontier.points or worth[place] < frontier.values()[-1] * (1 - 1e-12)
             if (better or moves[place] < frontier.moves()[0]) and legal(self.instance, plans[place], row):
-                frontier.add(int(moves[place]), float(values[place]), plans[place])
+                frontier.add(int(moves[place]), float(worth[place]), plans[place])
         self.exact.add(row)
 
     def _take_fresh(self) -> None:
@@ -250,11 +251,11 @@ class _Run:
             return f"no move saves the {self.instance.move_cost:g} tokens it costs"
         return "no better plan was found within the budget"
 
-    def _note_interpreter(self) -> None:
+    def _note_interpreter(self, pace: Pace) -> None:
         if not has_numba():
             slow = "the re-planning is interpreted, some hundred times slower: pip install 'moeopt[fast]'"
             self.notes.append(MACHINE_NOTE + slow)
-        elif not self.pace.compiled:
+        elif not pace.compiled:
             self.notes.append(
                 "the time limit leaves no room to load the compiled re-planning, so it ran interpreted, some hundred "
                 "times slower: allow 3 s more, or solve in a process that has called moeopt.kernels.warmup()"
@@ -269,5 +270,5 @@ def pace(deadline: Deadline) -> Pace:
     if has_numba() and in_time:
         if deadline.limited and not kernel.ready():
             load_moving()
-        return Pace(kernel, moving.judge, compiled=True)
-    return Pace(kernel.plain(), moving.judge.plain(), compiled=False)
+        return Pace(kernel, compiled=True)
+    return Pace(kernel.plain(), compiled=False)

@@ -29,7 +29,6 @@ class Pace:
     """How fast the kernel runs here: what a time limit is divided by. Without a limit it changes nothing."""
 
     run: Callable[..., int]
-    judge: Callable[..., float]
     compiled: bool
     rate: float = field(init=False)
 
