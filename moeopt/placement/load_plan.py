@@ -20,6 +20,7 @@ from moeopt.placement.document import read_instance
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
 from moeopt.placement.plan_document import SCHEMA, Certificate, LayerPlan, ResultDocument, as_plan, read_result
+from moeopt.placement.replanning.report import imbalance_now
 from moeopt.result import SOLVER_TOLERANCE, Contradiction, Result, Status, Stop, relative_gap
 
 TOLERANCE = 1e-9
@@ -260,6 +261,11 @@ def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: 
             f"instance.sha256 says {document.instance.sha256}, these loads give {instance.sha256}: "
             "they are not the loads, or not the rules, this plan was made for"
         )
+    if instance.current is not None:
+        now = imbalance_now(instance)
+        said_now = solution.imbalance_now
+        if (now is None) != (said_now is None) or (now is not None and not _close(said_now or 0.0, now)):
+            yield f"solution.imbalance_now says {said_now}, the running plan has {now}"
     for row, layer in enumerate(solution.layers):
         if row in broken and _breaks_rules(document, instance, row):
             continue

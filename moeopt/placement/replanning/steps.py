@@ -76,7 +76,8 @@ def steps(
         as many replicas as the least of: what it had, what it will have, what ``min_replicas`` asks; so a last copy is
         never overwritten before a new one is there. Experts that go round in a ring, with no copy to spare, change
         places in one step; a ring longer than a step is cut into exchanges of two, which moves more. Replicas that
-        only change slots inside a GPU come in a last step, as transfers from the GPU to itself, and are not counted.
+    only change slots inside a GPU come in a last step, as transfers from the GPU to itself, and are not counted;
+        slots that the plan leaves empty are emptied then, without a transfer.
 
     Raises
     ------
@@ -131,7 +132,7 @@ class _Walk:
         """All transfers of one layer, those first that leave the busiest GPU lowest."""
         needed = self._needed(row)
         trial = self.table[row].copy()  # what the layer will be once the open step is done
-        left = units(trial, self.goal[row])
+        left = units(trial, np.where(self.goal[row] == EMPTY, trial, self.goal[row]))  # slots are emptied last
         while left:
             worth = [self._top(row, _after(trial, unit)) for unit in left]
             unit = left.pop(int(np.argmin(worth)))
@@ -160,7 +161,7 @@ class _Walk:
         self.open, self.used = [], Counter()
 
     def reorder(self) -> None:
-        """Slots inside GPUs, where the plan wants experts that stay in other ones."""
+        """Slots inside GPUs, where the plan wants experts that stay in other ones, and slots it leaves empty."""
         writes = [(int(r), int(s), int(self.target[r, s])) for r, s in np.argwhere(self.table != self.target)]
         gpu = self.instance.gpu_of_slot
         if writes:

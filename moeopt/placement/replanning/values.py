@@ -21,10 +21,9 @@ def values(layer: Layer, plans: NDArray[np.int64]) -> NDArray[np.float64]:
         pieces = np.maximum(loads[:experts] / counts, floor)
         tops[:, window] = ((gpu_loads(pieces, plans, layer.start) + base) * layer.pace).max(axis=1)
     if layer.combine == MEAN:
-        out: NDArray[np.float64] = tops @ layer.tail
-        return out
-    if layer.combine == TAIL:
-        out = -np.sort(-tops, axis=1) @ layer.tail
-        return out
-    out = tops.max(axis=1)
-    return out
+        combined = tops @ layer.tail
+    elif layer.combine == TAIL:
+        combined = -np.sort(-tops, axis=1) @ layer.tail
+    else:
+        combined = tops.max(axis=1)
+    return np.asarray(combined, dtype=np.float64)
