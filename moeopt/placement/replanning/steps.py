@@ -76,7 +76,7 @@ def steps(
         as many replicas as the least of: what it had, what it will have, what ``min_replicas`` asks; so a last copy is
         never overwritten before a new one is there. Experts that go round in a ring, with no copy to spare, change
         places in one step; a ring longer than a step is cut into exchanges of two, which moves more. Replicas that
-    only change slots inside a GPU come in a last step, as transfers from the GPU to itself, and are not counted;
+        only change slots inside a GPU come in a last step, as transfers from the GPU to itself, and are not counted;
         slots that the plan leaves empty are emptied then, without a transfer.
 
     Raises

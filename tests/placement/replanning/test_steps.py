@@ -95,7 +95,7 @@ def test_a_ring_with_a_copy_to_spare_is_opened_there() -> None:
 
 def test_an_exchange_that_fits_no_step_is_refused() -> None:
     instance, target = ring(3)
-    with pytest.raises(InstanceError, match="max_transfers = 1.*Use 2"):
+    with pytest.raises(InstanceError, match=r"max_transfers = 1.*Use 2"):
         placement.steps(instance, target, 1)
 
 
