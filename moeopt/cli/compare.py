@@ -140,9 +140,7 @@ def _scored(comparison: Comparison, paths: list[str], shape: Shape, say: Say) ->
     from moeopt.errors import PlanError
     from moeopt.placement.held_out import held_out
 
-    others = {
-        name: read_instance(path, shape, say, name) for path, name in zip(paths, names_of(paths), strict=True)
-    }
+    others = {name: read_instance(path, shape, say, name) for path, name in zip(paths, names_of(paths), strict=True)}
     rows = []
     for row in comparison.rows:
         if row.result is not None and row.result.plan is not None and not row.remark:

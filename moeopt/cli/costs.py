@@ -78,6 +78,9 @@ def _per_step(instance: PlacementInstance, result: Result, solution: Any) -> lis
     gap, noise = result.gap_worst_layer, min(found) - 1
     if gap is not None and result.bound_kind == "certified" and gap <= FAR_BELOW * noise:
         lines.append(
-            ("", f"the gap of at most {gap * 100:.3g} % is far below the {noise * 100:.3g} % that single passes scatter")
+            (
+                "",
+                f"the gap of at most {gap * 100:.3g} % is far below the {noise * 100:.3g} % that single passes scatter",
+            )
         )
     return lines

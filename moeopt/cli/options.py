@@ -202,7 +202,11 @@ class Gate:
 
     fail_if_worse: Annotated[
         bool,
-        typer.Option("--fail-if-worse", help="Exit 5 if worse than eplb on the same instance.", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--fail-if-worse",
+            help="Exit 5 if worse than --current or not worth the move; without it, than eplb.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False
 
 

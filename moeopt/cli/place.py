@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moeopt.cli.deciding import Deciding, decided, move_lines, not_worth_it, show_frontier
 from moeopt.cli.failures import show_repair
 from moeopt.cli.options import Gate, Output, Shape, Solving
 from moeopt.cli.say import Say, complain
@@ -27,7 +28,9 @@ moeopt place loads.csv --gpus 16 --slots 80 --current plan.json --lost 5,9 -o re
 
 moeopt place loads.csv --gpus 32 --slots-curve --expert-bytes 42MiB -o curve.svg
 
-moeopt place monday.csv tuesday.csv --gpus 16 --slots 80 --combine worst"""
+moeopt place monday.csv tuesday.csv --gpus 16 --slots 80 --combine worst
+
+moeopt place new.csv --gpus 16 --slots 80 --current plan.json --max-moves 64 -o next.json"""
 
 FEW_LAYERS = 8
 
@@ -46,6 +49,7 @@ def place(
     output: Output,
     gate: Gate,
     curve: Curve,
+    deciding: Deciding,
     method: Annotated[
         str, typer.Option("--method", help="See moeopt info methods; or package.module:function.")
     ] = "auto",
@@ -62,12 +66,13 @@ def place(
     or after 2000 rounds or 3 million slots looked at (--iterations), whichever comes first.
     """
     from moeopt.cli.costs import cost_lines
-    from moeopt.cli.solving import solve, worse_than_eplb
+    from moeopt.cli.solving import solve, worse_than_rival
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.cli.windows import read_inputs, with_measured_steps
     from moeopt.documents import write_file
 
     check_curve(curve, shape, output)
+    deciding.arguments()
     solving.limits()  # a slip in an option is said before any work
     if curve.slots_curve:
         return run_curve(inputs, shape, curve, method, solving, output, say)
@@ -76,7 +81,7 @@ def place(
     if to_file is not None:
         check_target(to_file, (".json",), output.force, what="a plan", advice="moeopt compare writes reports")
     instance = read_inputs(inputs, shape, say)
-    result = solve(instance, method, solving, say)
+    result = decided(solve(instance, method, solving, say), deciding)
     if per_step is not None:
         result = with_measured_steps(instance, result, per_step)
     if to_file is not None:
@@ -103,7 +108,12 @@ def place(
     if result.status == "UNKNOWN":
         complain(f"{who}: the {result.stop} limit was hit before there was a plan")
         return NO_PLAN
-    return GATE if gate.fail_if_worse and worse_than_eplb(instance, result, say) else DONE
+    if not gate.fail_if_worse:
+        return DONE
+    if not_worth_it(result):
+        say.note("not worth it: keep the running plan")
+        return GATE
+    return GATE if worse_than_rival(instance, result, say) else DONE
 
 
 def _show(result: Result, say: Say) -> None:
@@ -126,6 +136,8 @@ def _show(result: Result, say: Say) -> None:
         say.show(rows)
     if "repair" in result.solution:
         show_repair(result.solution["repair"], say)
+    if say.verbose:
+        show_frontier(result, say)
     found = figures(result)
     tolerance = CERTIFIED_TOLERANCE if result.bound_kind == "certified" else SOLVER_TOLERANCE
     proved = sum(layer["gap"] <= tolerance for layer in layers)
@@ -137,6 +149,7 @@ def _show(result: Result, say: Say) -> None:
             "imbalance",
             f"mean {found['imbalance_mean']:.4f}, worst {found['imbalance_worst']:.4f} (layer {found['worst_layer']})",
         ),
+        *move_lines(result),
         ("lower bound", f"{tokens(result.lower_bound)} {result.unit}, {result.bound_kind}"),
         (
             "gap",

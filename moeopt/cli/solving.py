@@ -77,12 +77,18 @@ def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) 
             raise PolicyFailed(f"method {method} failed: {type(error).__name__}: {error}") from error
 
 
-def worse_than_eplb(instance: PlacementInstance, result: Result, say: Say) -> bool:
-    """Whether the public rule does better; says so, also when it cannot be asked."""
+def worse_than_rival(instance: PlacementInstance, result: Result, say: Say) -> bool:
+    """Whether the running plan, or without one the public rule, does better; says so, also when it cannot be asked."""
     from moeopt.placement import PROBLEM
 
     if result.objective is None:
         return False
+    if instance.current is not None and result.solution is not None:
+        now, after = result.solution["imbalance_now"], result.solution["imbalance_total"]
+        if now is None or after <= now * WORSE:
+            return False
+        say.note(f"worse than the running plan: imbalance {after:.6g} against {now:.6g}")
+        return True
     try:
         rival = PROBLEM.solve(instance, method="eplb").objective
     except NotApplicable as error:

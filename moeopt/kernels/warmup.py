@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moeopt.kernels import enumerate, packing, windows
+from moeopt.kernels import enumerate, moving, packing, windows
 from moeopt.kernels._jit import KERNELS, has_numba
 
 
@@ -17,6 +17,7 @@ def warmup() -> list[str]:
         return ["numba is not installed: the search is interpreted; pip install 'moeopt[fast]' makes it fast"]
     load_search()
     load_windows()
+    load_moving()
     held = np.zeros(4, dtype=np.int64)
     left = np.array([100], dtype=np.int64)
     enumerate.any_below(np.array([3, 2, 1], dtype=np.int64), 0, 2, 2, 2, 6, True, held, left)
@@ -61,3 +62,50 @@ def load_windows() -> None:
     held = np.array([0, 1, 0, 2], dtype=np.int64)
     rng = np.array([7], dtype=np.int64)
     windows.improve_windows(field, held, held.copy(), 1.0, 2, 1e3, windows.remember_windows(1.25), rng)
+
+
+def load_moving() -> None:
+    """Compile the re-planning, or load it from the cache, by one of three experts on two GPUs."""
+    gpu = np.array([0, 0, 1, 1], dtype=np.int64)
+    held = np.array([0, 1, 0, 2], dtype=np.int64)
+    ids = np.arange(3, dtype=np.int64)
+    layer = moving.Layer(
+        np.array([[3.0, 2.0, 1.0]]),
+        np.zeros(1),
+        np.zeros((1, 2)),
+        gpu,
+        np.array([0, 2, 4], dtype=np.int64),
+        np.ones(2),
+        np.zeros((0, 0), dtype=np.int8),
+        np.ones(3, dtype=np.int64),
+        2,
+        np.zeros(2, dtype=np.int64),
+        1,
+        True,
+        -1,
+        np.array([[True, True], [True, False], [False, True]]),
+        held,
+        ids,
+        ids,
+        4,
+        moving.WORST,
+        np.zeros(1),
+        np.ones(1024),
+    )
+    state = moving.State(
+        held.copy(),
+        np.zeros(3, np.int64),
+        np.zeros((1, 3)),
+        np.zeros((3, 2), np.int32),
+        np.zeros((3, 3), np.int32),
+        np.zeros(4, np.int64),
+        np.zeros((3, 1), np.int32),
+        np.zeros((1, 2)),
+        np.zeros(2),
+        np.zeros(1),
+        np.zeros(1, np.int64),
+    )
+    how = moving.Sweep(1.5, 1.0, 1.0, 800.0, 15.0, 0.2, 4, 32)
+    rows = np.zeros(5, dtype=np.bool_)
+    rng = np.array([7], dtype=np.int64)
+    moving.sweep(layer, state, how, held, 0, 32, np.full(5, np.inf), np.zeros((5, 4), dtype=np.int32), rows, rng)

@@ -68,6 +68,10 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
         from moeopt.placement.feasible import fill_conflicts
 
         found.extend(fill_conflicts(instance))
+    if not found and instance.current is not None:
+        from moeopt.placement.replanning.shortfall import budget_conflicts
+
+        found.extend(budget_conflicts(instance))
     return found
 
 

@@ -18,13 +18,22 @@ def allowed_pairs(instance: PlacementInstance) -> NDArray[np.bool_]:
     return allowed
 
 
-def fill(instance: PlacementInstance) -> NDArray[np.int64] | None:
-    """(S,) experts in slots, -1 where one stays empty, keeping every rule but groups; ``None`` when none exists."""
+def fill(
+    instance: PlacementInstance,
+    *,
+    cost: NDArray[np.float64] | None = None,
+    allowed: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int64] | None:
+    """(S,) experts in slots, -1 where one stays empty, keeping every rule but groups; ``None`` when none exists.
+
+    With `cost` (E, G) of a replica, the plan of least total cost: the programme's corners are whole. `allowed` (E, G)
+    are the pairs it may use, by default those that are not forbidden.
+    """
     from scipy import sparse
     from scipy.optimize import linprog
 
     num_experts, num_gpus = instance.num_experts, instance.num_gpus
-    allowed = allowed_pairs(instance)
+    allowed = allowed_pairs(instance) if allowed is None else allowed
     most = 1.0 if instance.distinct else float(instance.num_slots)
     upper = np.where(allowed, most, 0.0)
     lower = np.zeros_like(upper)
@@ -35,14 +44,16 @@ def fill(instance: PlacementInstance) -> NDArray[np.int64] | None:
     per_expert = sparse.kron(sparse.eye(num_experts), np.ones((1, num_gpus)))
     per_gpu = sparse.kron(np.ones((1, num_experts)), sparse.eye(num_gpus))
     slots = np.array(instance.slots, dtype=float)
-    rows = {"A_ub": -per_expert, "b_ub": -np.ones(num_experts), "A_eq": per_gpu, "b_eq": slots}
+    least = np.array(instance.min_replicas, dtype=float)
+    rows = {"A_ub": -per_expert, "b_ub": -least, "A_eq": per_gpu, "b_eq": slots}
     if instance.fill == "at_most":
         rows = {
             "A_ub": sparse.vstack([-per_expert, per_gpu]),
-            "b_ub": np.concatenate([-np.ones(num_experts), slots]),
+            "b_ub": np.concatenate([-least, slots]),
         }
     bounds = np.stack([lower.ravel(), upper.ravel()], axis=1)
-    answer = linprog(np.zeros(num_experts * num_gpus), bounds=bounds, method="highs-ds", **rows)
+    costs = np.zeros(num_experts * num_gpus) if cost is None else cost.ravel()
+    answer = linprog(costs, bounds=bounds, method="highs-ds", **rows)
     if answer.status != 0:
         return None
     counts = np.rint(answer.x).astype(np.int64).reshape(num_experts, num_gpus)

@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import InstanceError, PlanError
-from moeopt.placement import bounds, damage, enumeration, verify
+from moeopt.placement import bounds, enumeration, verify
 from moeopt.placement.document import read_instance
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
 from moeopt.placement.plan_document import SCHEMA, Certificate, LayerPlan, ResultDocument, as_plan, read_result
+from moeopt.placement.plan_extras import extra_faults, move_faults
+from moeopt.placement.replanning.report import imbalance_now
 from moeopt.result import SOLVER_TOLERANCE, Contradiction, Result, Status, Stop, relative_gap
 
 TOLERANCE = 1e-9
@@ -238,38 +240,14 @@ def _frame_faults(document: ResultDocument, shape: PlacementInstance) -> Iterato
         yield f"solution.split says {solution.split}, the instance {shape.split}"
     if solution.shares is not None and len(solution.shares) != len(solution.layers):
         yield f"shares cover {len(solution.shares)} layers of {len(solution.layers)}"
-    yield from _extra_faults(document, shape)
+    yield from extra_faults(document, shape)
+    yield from move_faults(document, shape)
     for field in ("llm", "phase", "engine"):
         if getattr(solution, field) != getattr(shape, field):
             yield f"solution.{field} says {getattr(solution, field)!r}, the instance {getattr(shape, field)!r}"
     proved = [] if document.certificate is None else [proof.layer for proof in document.certificate.layers]
     if proved != list(shape.layers):
         yield f"certificate covers layers {proved}, the plan {list(shape.layers)}"
-
-
-def _extra_faults(document: ResultDocument, shape: PlacementInstance) -> Iterator[str]:
-    """What the plan says of its repair, and of the copies of an equal split, against its slots."""
-    solution = document.solution
-    assert solution is not None
-    rows = [layer.slot_expert for layer in solution.layers]
-    fits = all(len(row) == shape.num_slots and max(row, default=0) < shape.num_experts for row in rows)
-    if solution.repair is not None and shape.current is None:
-        yield "solution.repair: the instance has no running plan"
-    elif solution.repair is not None and fits:
-        own = damage.describe(shape, np.array(rows, dtype=np.int64))
-        said = solution.repair.model_dump()
-        if own["moves_fewest"] is None:
-            own["moves_fewest"] = said["moves_fewest"]  # proved by a flow that is not repeated here
-        for key in own:
-            if key != "layers" and own[key] != said[key]:
-                yield f"solution.repair.{key} says {said[key]}, the plans give {own[key]}"
-        for mine, theirs in zip(own["layers"], said["layers"], strict=False):
-            if mine != theirs:
-                yield f"layer {mine['layer']}: solution.repair is not what leads from the running plan to this one"
-    if solution.equal_split is not None:
-        extra = [sum(expert > EMPTY for expert in row) - shape.num_experts for row in rows]
-        if solution.equal_split.extra_copies != extra:
-            yield f"solution.equal_split.extra_copies says {solution.equal_split.extra_copies}, the slots hold {extra}"
 
 
 def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: set[int]) -> Iterator[str]:
@@ -281,6 +259,11 @@ def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: 
             f"instance.sha256 says {document.instance.sha256}, these loads give {instance.sha256}: "
             "they are not the loads, or not the rules, this plan was made for"
         )
+    if instance.current is not None:
+        now = imbalance_now(instance)
+        said_now = solution.imbalance_now
+        if (now is None) != (said_now is None) or (now is not None and not _close(said_now or 0.0, now)):
+            yield f"solution.imbalance_now says {said_now}, the running plan has {now}"
     for row, layer in enumerate(solution.layers):
         if row in broken and _breaks_rules(document, instance, row):
             continue

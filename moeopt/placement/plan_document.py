@@ -27,6 +27,10 @@ class LayerPlan(BaseModel):
     imbalance: float = Field(description="max_load / ideal, 1 for an idle layer")
     lower_bound: float = Field(description="proven floor under max_load")
     gap: float = Field(description="(max_load - lower_bound) / max_load")
+    moves: int | None = Field(None, description="(expert, GPU) pairs that the running plan lacks")
+    moved: list[list[int]] | None = Field(
+        None, description="[expert, GPU it is copied from (-1: storage), GPU, slot] of each of them"
+    )
     windows: list[float] | None = Field(
         None, description="with windows, the imbalance of each; max_load is then their combination, and ideal 1"
     )
@@ -105,6 +109,13 @@ class Solution(BaseModel):
     seconds: Seconds | None = None
     advice: Advice | None = None
     per_step: dict[str, Any] | None = Field(None, description="what per_step_imbalance was measured on")
+    moves: int | None = Field(None, description="pairs that the running plan lacks, in all layers")
+    moved_bytes: float | None = None
+    imbalance_now: float | None = Field(None, description="imbalance_total if the running plan stays; null: it cannot")
+    decision: dict[str, Any] | None = Field(None, description="keep or move, with reason and break-even")
+    frontier: list[list[float]] | None = Field(
+        None, description="[moves, imbalance_total] of the best plans found, from the fewest moves on"
+    )
     shares: list[list[tuple[int, int, float]]] | None = Field(
         None, description="for a free split, per layer (expert, GPU, share of the expert's tokens)"
     )

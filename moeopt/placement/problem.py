@@ -10,7 +10,9 @@ from typing import Any
 from moeopt.placement import bounds, conflicts, damage, per_step, seconds, verify
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.moves import count_moves
 from moeopt.placement.plan import Placement, as_placement
+from moeopt.placement.replanning.report import described
 from moeopt.registry import Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop
 from moeopt.versions import versions
@@ -64,10 +66,29 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             versions=versions("numpy"),
         )
 
+    def _unknown(
+        self, instance: PlacementInstance, method: str, outcome: Outcome[Placement], context: Context
+    ) -> Result:
+        """Neither a plan nor a proof that there is none."""
+        return Result(
+            problem=self.name,
+            instance=reference(instance),
+            method=method,
+            status=Status.UNKNOWN,
+            stop=outcome.stop,
+            unit=UNIT,
+            runtime_s=context.deadline.elapsed_s(),
+            seed=context.seed,
+            iterations=outcome.iterations,
+            notes=tuple(dict.fromkeys(outcome.notes)),
+            versions=versions("numpy"),
+        )
+
     def result(self, instance: PlacementInstance, method: str, outcome: Outcome[Placement], context: Context) -> Result:
         """Judge the plan, take the better of it and a warm start on each layer, and bound every layer."""
         plan, notes = outcome.plan, list(outcome.notes)
-        assert plan is not None  # every placement method has a plan once the rules do not conflict
+        if plan is None:
+            return self._unknown(instance, method, outcome, context)
         if instance.split == "free" and plan.shares is None:
             from moeopt.placement.shares import with_best_shares
 
@@ -140,6 +161,8 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             solution["seconds"] = prices.to_dict()
         if advice is not None:
             solution["advice"] = advice
+        if instance.current is not None:
+            described(instance, plan, solution)
         if plan.shares is not None:
             solution["shares"] = [[list(share) for share in row] for row in plan.shares]
         solution |= outcome.details
@@ -213,6 +236,11 @@ def _better_layers(
 ) -> tuple[Placement, verify.Evaluation]:
     """Layer by layer the better of plan and warm start; a tie keeps the warm start, which moves nothing."""
     warm_judged = verify.evaluate(instance, warm)
+    if "moves" in instance.extras:  # budgets hold for the whole plan: no layer can be changed alone
+        price = Fraction(instance.move_cost)
+        ours, theirs = (sum(count_moves(instance, one.slot_expert)) for one in (plan, warm))
+        better = warm_judged.objective + price * theirs < judged.objective + price * ours
+        return (warm, warm_judged) if better else (plan, judged)
     keep = [old <= new for old, new in zip(warm_judged.max_load, judged.max_load, strict=True)]
     if not any(keep):
         return plan, judged

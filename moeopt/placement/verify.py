@@ -16,6 +16,7 @@ from moeopt.errors import InstanceError, PlanError, Violation
 from moeopt.kernels.loads import gpu_loads
 from moeopt.placement.combined import combine, ratio, tail_of
 from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.moves import move_faults
 from moeopt.placement.plan import EMPTY, Placement
 
 MAX_FAULTS = 200
@@ -245,6 +246,7 @@ def faults(instance: PlacementInstance, plan: Placement) -> list[str]:
         found.extend(_pin_faults(instance, plan))
     if plan.shares is not None:
         found.extend(_share_faults(instance, plan))
+    found.extend(move_faults(instance, slots))
     return found
 
 

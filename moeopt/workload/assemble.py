@@ -112,7 +112,9 @@ def _windows(value: Any, check: Violations, layers: Sequence[int] | None) -> Loa
     for place, table in enumerate(value):
         mine = Violations()
         tables.append(as_loads(table, mine, layers=layers))
-        check.found += [replace(one, where=", ".join(filter(None, (f"window {place}", one.where)))) for one in mine.found]
+        check.found += [
+            replace(one, where=", ".join(filter(None, (f"window {place}", one.where)))) for one in mine.found
+        ]
     check.raise_if_any()
     windows: Any = np.stack([table for table in tables if table is not None])
     if windows.dtype == np.int64 and int(windows.max()) > (2**63 - 1) // len(windows):

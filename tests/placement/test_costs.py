@@ -118,7 +118,9 @@ def test_a_fused_copy_takes_a_slot_of_every_gpu() -> None:
 
 
 def test_hosted_shared_experts_are_further_experts() -> None:
-    instance = PlacementInstance([[6, 4, 2, 2]], gpus=3, slots=9, shared="hosted", num_shared=2, top_k=2, names=["a", "b", "c", "d"])
+    instance = PlacementInstance(
+        [[6, 4, 2, 2]], gpus=3, slots=9, shared="hosted", num_shared=2, top_k=2, names=["a", "b", "c", "d"]
+    )
     assert instance.loads.tolist() == [[6, 4, 2, 2, 7, 7]] and instance.names[4:] == ("shared 0", "shared 1")
     assert PlacementInstance.from_dict(instance.to_dict()) == instance
     assert instance.to_dict()["loads"] == [[6, 4, 2, 2]]

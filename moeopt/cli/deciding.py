@@ -1,0 +1,119 @@
+"""Options and words of a re-planning: what moves, what that buys, and whether it is worth the stall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moeopt.cli import units
+from moeopt.cli.rules import RUNNING
+from moeopt.errors import Violations
+
+if TYPE_CHECKING:
+    from moeopt.cli.say import Say
+    from moeopt.result import Result
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """What moving costs; with ``--steps-until-next`` the answer is `keep` or `move`."""
+
+    stall: Annotated[
+        str | None,
+        typer.Option("--stall", help="Time serving stands still for the move, as 2s.", rich_help_panel=RUNNING),
+    ] = None
+    bandwidth: Annotated[
+        str | None,
+        typer.Option("--bandwidth", help="Instead: bytes a second weights come at, as 50GB.", rich_help_panel=RUNNING),
+    ] = None
+    step_time: Annotated[
+        str | None,
+        typer.Option("--step-time", help="Time of the experts in a step today, as 30ms.", rich_help_panel=RUNNING),
+    ] = None
+    steps_until_next: Annotated[
+        int | None,
+        typer.Option(
+            "--steps-until-next", help="Steps until the next plan: asks keep or move.", rich_help_panel=RUNNING
+        ),
+    ] = None
+
+    def arguments(self) -> dict[str, float | int | None]:
+        """Arguments of `placement.decide`; empty when nothing was asked."""
+        check = Violations()
+        found: dict[str, float | int | None] = {
+            "stall_seconds": None if self.stall is None else units.seconds("--stall", self.stall, check),
+            "bytes_per_s": None if self.bandwidth is None else units.size("--bandwidth", self.bandwidth, check),
+            "step_seconds": None if self.step_time is None else units.seconds("--step-time", self.step_time, check),
+        }
+        asked = any(value is not None for value in found.values())
+        if asked and self.steps_until_next is None:
+            fix = "Give the steps that the plan will be used for"
+            check.add("--steps-until-next", "missing", rule="is needed to weigh a move", fix=fix)
+        check.raise_if_any()
+        return {} if self.steps_until_next is None else found | {"steps_until_next": self.steps_until_next}
+
+
+def decided(result: Result, deciding: Deciding) -> Result:
+    """The result with the decision in its solution, where one was asked for."""
+    from moeopt.placement import decide
+
+    arguments = deciding.arguments()
+    if not arguments or result.solution is None:
+        return result
+    check = Violations()
+    if "moves" not in result.solution:
+        check.add("--current", "missing", rule="is needed to weigh a move", fix="Give the running plan")
+        check.raise_if_any()
+    decision = decide(result, **arguments)  # type: ignore[arg-type]
+    return replace(result, solution={**result.solution, "decision": decision.to_dict()})
+
+
+def not_worth_it(result: Result) -> bool:
+    """Whether moving was weighed and found to lose."""
+    solution = result.solution or {}
+    decision = solution.get("decision")
+    return bool(decision and decision["decision"] == "keep" and solution["moves"] > 0)
+
+
+def move_lines(result: Result) -> list[tuple[str, str]]:
+    """Rows for the summary of a plan."""
+    solution = result.solution
+    if solution is None or "moves" not in solution:
+        return []
+    moves, slots = solution["moves"], sum(len(layer["slot_expert"]) for layer in solution["layers"])
+    text = f"{moves:,} of {slots:,} slots new ({100 * moves / slots:.2f} %)"
+    if solution.get("moved_bytes"):
+        text += f", {_size(solution['moved_bytes'])}"
+    now = solution.get("imbalance_now")
+    was = "the running plan cannot stay" if now is None else f"imbalance of the running plan {now:.4f}"
+    found = [("moves", f"{text}; {was}, after it {solution['imbalance_total']:.4f}")]
+    decision = solution.get("decision")
+    if decision:
+        even = decision["break_even_steps"]
+        after = "" if even is None else f"; breaks even after {even:,} steps"
+        net = "" if decision["net_seconds"] is None else f"; net {decision['net_seconds']:.6g} s"
+        found.append(("decision", f"{decision['decision']}: {decision['reason']}{net}{after}"))
+    return found
+
+
+def show_frontier(result: Result, say: Say) -> None:
+    """A small table of what more moves would buy."""
+    from moeopt.cli.tables import table
+
+    points = (result.solution or {}).get("frontier")
+    if not points or len(points) < 2:
+        return
+    rows = table("what moves buy", "moves", "imbalance")
+    for moves, imbalance in points:
+        mark = " <" if result.solution is not None and moves == result.solution["moves"] else ""
+        rows.add_row(f"{moves:,.0f}{mark}", f"{imbalance:.4f}")
+    say.show(rows)
+
+
+def _size(count: float) -> str:
+    for unit, power in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= power:
+            return f"{count / power:.4g} {unit}"
+    return f"{count:.0f} bytes"

@@ -1,0 +1,1 @@
+"""Re-planning: from the plan that runs now to a better one, for few moves."""
