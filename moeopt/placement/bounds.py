@@ -6,6 +6,7 @@
 | ``alone`` | every split, floor rule, speed and fill | the expert |
 | ``largest`` | even split, every speed (divided by the fastest) | none needed |
 | ``pigeonhole`` | even split, floor per expert, equal slots and speeds | threshold and a set of experts |
+| ``configuration`` | even split, every floor rule, slots, speed and fill | threshold, sizes and prices of pieces |
 | ``enumeration`` | even split, equal GPUs, all slots filled, no groups, no pins, small | the value |
 | ``deals`` | groups on nodes that are alike, deals that can be listed | none needed |
 
@@ -26,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels.counts import greedy_counts
-from moeopt.placement import deals, enumeration, pigeonhole
+from moeopt.limits import Deadline
+from moeopt.placement import configuration, deals, enumeration, pigeonhole
 from moeopt.placement.instance import PlacementInstance
 
 
@@ -116,6 +118,19 @@ def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective:
     return LayerBound("pigeonhole", value, certificate)
 
 
+def priced(
+    instance: PlacementInstance, bound: LayerBound, row: int, objective: float, gap: float, deadline: Deadline
+) -> LayerBound:
+    """Search the configuration bound of a layer while its gap is above `gap`; a second a layer, never worse."""
+    if objective <= 0 or (objective - float(bound.value)) <= gap * objective:
+        return bound
+    certificate = configuration.certificate(instance, row, float(bound.value), objective, gap, deadline)
+    value = None if certificate is None else _proved(instance, row, certificate)
+    if certificate is None or value is None or value <= bound.value:
+        return bound
+    return LayerBound(configuration.KIND, value, certificate)
+
+
 def check(instance: PlacementInstance, row: int, certificate: Mapping[str, Any]) -> Fraction:
     """Recompute a bound from its certificate, exactly.
 
@@ -146,6 +161,9 @@ def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any
         return (
             value if value is not None and enumeration.refutes(instance, row, most_replicas(instance), value) else None
         )
+    if kind == configuration.KIND:
+        value = _number(certificate.get("threshold"))
+        return value if value is not None and configuration.proves(instance, row, value, certificate) else None
     if kind == "pigeonhole" and instance.split == "even" and instance.floor_rule == "per_expert" and instance.uniform:
         threshold, experts = _number(certificate.get("threshold")), certificate.get("experts")
         if threshold is None or not _are_experts(experts, instance):

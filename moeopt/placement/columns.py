@@ -22,8 +22,10 @@ from moeopt.placement.fillings import FULL, Layer, proves
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-CELLS = 8192
-"""Classes of sizes are cells of the limit over this, rounded down; fewer where the fillings become too many."""
+CELLS = 16_384
+"""Classes of sizes are cells of the limit over this, rounded down."""
+FEW_CELLS = 2_048
+"""The same where there are too many fillings to list halves of them."""
 FAR, COARSE = 3, 64
 """From so many times the least count on, which no good plan has, pieces are classed by so many cells."""
 ROUNDS = 200
@@ -41,79 +43,93 @@ Certificate = tuple[Fraction, list[int], list[int]]
 
 
 class Columns:
-    """The growing programme of one layer whose GPUs are alike; thresholds are tried one after another."""
+    """The growing programme of one layer; thresholds are tried one after another."""
 
-    def __init__(self, layer: Layer, objective: float, deadline: Deadline | None = None) -> None:
-        (self.kind,) = layer.kinds
+    def __init__(self, layer: Layer, objective: float, deadline: Deadline, cells: int = CELLS) -> None:
         self.layer = layer
-        self.deadline = deadline or Deadline(None)
+        self.num_gpus = sum(kind.count for kind in layer.kinds)
+        self.deadline, self.cells = deadline, cells
         self.loads = np.array([load / layer.denominator for load in layer.loads])
         self.floor = layer.floor / layer.denominator
-        self.cell = float(self.kind.limit(Fraction(objective))) / CELLS
+        self.tops = self._limits(objective)
+        self.cell = max(self.tops) / cells
         self.master = Master()
+        # what a GPU may hold in worth, 1 on average; with one kind of GPU it is 1
+        counts = [float(kind.count) for kind in layer.kinds]
+        alike = len(counts) == 1
+        ones = np.ones(len(counts))
+        self.budget = self.master.add_columns(0 * ones, 1.0 * alike * ones, ones if alike else OUT * ones)
+        self.master.add_rows([self.budget], [counts], [float(self.num_gpus)])
         self.value = self.master.add_columns(*np.repeat([[1.0], [0.0], [OUT]], len(self.loads), axis=1))
         self.sizes = np.zeros(0)
         self.price_column = np.zeros(0, dtype=np.int64)
         self.options: dict[tuple[int, int], int] = {}
-        self.fillings: dict[tuple[int, ...], tuple[int, float]] = {}
-        self.halves: tuple[packs.Sets, packs.Sets] | None = None
-        self.solved = 0
+        self.fillings: dict[tuple[int, ...], tuple[int, int, float]] = {}
+        self.halves: dict[int, tuple[packs.Sets, packs.Sets] | None] = {}
+        self.crowded = False
 
     def refute(self, threshold: float) -> Certificate | None:
         """A certificate that no plan costs at most `threshold`, where the programme gives one in time."""
-        limit = float(self.kind.limit(Fraction(threshold)))
-        if limit <= 0:
+        limits = self._limits(threshold)
+        if min(limits) <= 0:
             return None
-        pieces = self._pieces(limit)
+        pieces = self._pieces(max(limits))
         if pieces is None:
             return self._certificate(threshold, np.array([self.cell]), np.array([1.0]))
-        count, size, least_class = pieces
+        count, size = pieces
         self.least = count[:, 0]
-        self._forget(limit, count)
-        self._add_classes(np.array([least_class]))
+        self._forget(limits, count)
+        self._add_classes(self._classes(size.min(keepdims=True)[0]))
         self._add_options([(expert, int(count[expert, 0])) for expert in range(len(self.loads))])
         self._add_options([(expert, int(count[expert].max())) for expert in range(len(self.loads))])
-        if not self.fillings and not self._add_fillings(self._dearest(limit, self.sizes / limit * 1.25)[1]):
+        if not self.fillings and self._dearest(limits, self.sizes / max(limits), np.full(len(limits), 0.8)) is None:
             return None
         for _ in range(ROUNDS):
             if self.deadline.passed():
                 return None
             answer = self.master.solve()
-            self.solved += 1
             if answer is None:
                 return None
             value, point = answer
             price = point[self.price_column]
-            if value <= self.kind.count * (1 + 1e-9):
+            if value <= self.num_gpus * (1 + 1e-9):
                 # counts are whole in the proof, so that it may succeed a little beyond the programme
                 return self._certificate(threshold, self.sizes, price, RESOLUTIONS[1:2])
             cost = np.where(count > 0, count * self._price_of(price, size), OUT)
             worth = cost.min(axis=1)
-            best, found = self._dearest(limit, price)
-            if best < 0:
+            answered = self._dearest(limits, price, point[self.budget])
+            if answered is None:
                 return None
-            if worth.sum() > self.kind.count * best * (1 + 1e-9):
+            most, added = answered
+            if worth.sum() > most * (1 + 1e-9):
                 return self._certificate(threshold, self.sizes, price)
-            short = np.flatnonzero(worth < point[self.value] - 1e-9)
-            wanted = [(int(expert), int(count[expert, cost[expert].argmin()])) for expert in short]
-            for expert in short:
-                under = np.flatnonzero(cost[expert] < point[self.value[expert]] - 1e-9)
-                wanted.extend((int(expert), int(count[expert, at])) for at in under[[0, len(under) // 2, -1]])
-            if not self._add_fillings(found) and not self._add_options(wanted):
+            if not self._add_options(self._short(count, cost, point[self.value])) and not added:
                 return None
-            self._add_options(wanted)
         return None
 
-    def _pieces(self, limit: float) -> tuple[Ints, Floats, float] | None:
-        """Counts (0 where too many) and sizes of pieces of every expert, and the class of the smallest one."""
+    def _limits(self, threshold: float) -> list[float]:
+        """Tokens that the replicas of a GPU of each kind may have."""
+        return [float(kind.limit(Fraction(threshold))) for kind in self.layer.kinds]
+
+    def _short(self, count: Ints, cost: Floats, value: Floats) -> list[tuple[int, int]]:
+        """Counts at which experts are worth less than their value: the one worth least, and some others."""
+        wanted = []
+        for expert in np.flatnonzero(cost.min(axis=1) < value - 1e-9):
+            under = np.flatnonzero(cost[expert] < value[expert] - 1e-9)
+            for at in (int(cost[expert].argmin()), *under[[0, len(under) // 2, -1]].tolist()):
+                wanted.append((int(expert), int(count[expert, at])))
+        return wanted
+
+    def _pieces(self, limit: float) -> tuple[Ints, Floats] | None:
+        """Counts (0 where too many) and sizes of pieces of every expert; ``None`` when they need too many slots."""
         least = np.maximum(np.ceil(self.loads / limit * packs.SLACK**-1), 1).astype(np.int64)
-        spare = self.kind.count * self.kind.slots - int(least.sum())
+        spare = sum(kind.count * kind.slots for kind in self.layer.kinds) - int(least.sum())
         if spare < 0 or least.max() > self.layer.most or self.floor > limit:
             return None
         count = least[:, None] + np.arange(min(spare, self.layer.most - 1) + 1)[None, :]
         size = np.maximum(self.loads[:, None] / count, self.floor)
         count[count > self.layer.most] = 0
-        return count, size, float(self._classes(size.min()))
+        return count, size
 
     def _classes(self, size: Floats, coarse: int = 1) -> Floats:
         """The class that a size belongs to, by cells or by so many of them."""
@@ -126,15 +142,15 @@ class Columns:
         found: Floats = np.where(place >= 0, price[np.maximum(place, 0)], 0.0)
         return found
 
-    def _forget(self, limit: float, count: Ints) -> None:
+    def _forget(self, limits: Sequence[float], count: Ints) -> None:
         """Take rows in and out that hold at some thresholds only."""
         rows, upper = [], []
         for (expert, copies), row in self.options.items():
             rows.append(row)
             upper.append(0.0 if count[expert, 0] <= copies <= count[expert].max() else OUT)
-        for row, size in self.fillings.values():
+        for row, kind, size in self.fillings.values():
             rows.append(row)
-            upper.append(1.0 if size <= limit * packs.SLACK else OUT)
+            upper.append(0.0 if size <= limits[kind] * packs.SLACK else OUT)
         self.master.set_upper(rows, upper)
 
     def _add_classes(self, sizes: Floats) -> None:
@@ -143,7 +159,7 @@ class Columns:
         if not len(fresh):
             return
         ones = np.ones(len(fresh))
-        columns = self.master.add_columns(0 * ones, 0 * ones, ones)
+        columns = self.master.add_columns(0 * ones, 0 * ones, self.num_gpus * ones)
         merged = np.concatenate([self.sizes, fresh])
         order = np.argsort(merged)
         self.sizes = merged[order]
@@ -152,7 +168,7 @@ class Columns:
         pairs = np.flatnonzero(new[:-1] | new[1:])
         steps = np.stack([self.price_column[pairs], self.price_column[pairs + 1]], axis=1)
         self.master.add_rows(steps.tolist(), [[1.0, -1.0]] * len(pairs), [0.0] * len(pairs))
-        self.halves = None
+        self.halves = {}
 
     def _add_options(self, wanted: Sequence[tuple[int, int]]) -> int:
         """Rows "so many pieces of this expert are worth at least its value"; how many were new."""
@@ -170,40 +186,57 @@ class Columns:
         self.options.update(zip(wanted, rows, strict=True))
         return len(wanted)
 
-    def _add_fillings(self, found: Sequence[Sequence[int]]) -> int:
-        """Rows "this filling is worth at most 1"; how many were new."""
+    def _add_fillings(self, kind: int, found: Sequence[Sequence[int]]) -> int:
+        """Rows "this filling is worth at most what a GPU of its kind may hold"; how many were new."""
         fresh = {}
         for filling in found:
-            key = tuple(sorted(self.price_column[list(filling)].tolist()))
+            key = (self.budget[kind], *sorted(self.price_column[list(filling)].tolist()))
             if key not in self.fillings:
                 fresh[key] = float(self.sizes[list(filling)].sum())
         columns, values = [], []
         for key in fresh:
             where, copies = np.unique(key, return_counts=True)
             columns.append(where.tolist())
-            values.append(copies.astype(float).tolist())
-        rows = self.master.add_rows(columns, values, [1.0] * len(fresh))
+            values.append(np.where(where == key[0], -1.0, copies).tolist())
+        rows = self.master.add_rows(columns, values, [0.0] * len(fresh))
         for (key, size), row in zip(fresh.items(), rows, strict=True):
-            self.fillings[key] = (row, size)
+            self.fillings[key] = (row, kind, size)
         return len(fresh)
 
-    def _dearest(self, limit: float, price: Floats) -> tuple[float, list[list[int]]]:
-        """Largest worth of a filling and those worth more than 1; a worth of -1 where they are too many to look at."""
-        sizes = np.concatenate([[0.0], self.sizes])  # an empty slot is a piece of nothing
-        if self.halves is None:
-            self.halves = packs.halves_of(sizes, self.kind.slots, self.cell * CELLS)
-        if self.halves is None:
-            return -1.0, []
-        every = packs.Fillings(sizes, self.kind.slots, limit, self.halves)
-        best, found = every.dearest(np.concatenate([[0.0], price]), ADDED)
-        return best, [[place - 1 for place in filling if place] for filling in found]
+    def _dearest(self, limits: Sequence[float], price: Floats, budget: Floats) -> tuple[float, int] | None:
+        """Largest worth of fillings of all GPUs, and how many that are worth too much were added.
+
+        ``None``, and `crowded`, where there are too many fillings to list halves of them.
+        """
+        sizes, worth = np.concatenate([[0.0], self.sizes]), np.concatenate([[0.0], price])  # 0: an empty slot
+        most, added = 0.0, 0
+        for number, (kind, limit) in enumerate(zip(self.layer.kinds, limits, strict=True)):
+            every = self._every(number, sizes, limit)
+            if every is None:
+                self.crowded = True
+                return None
+            best, found = every.dearest(worth, float(budget[number]), ADDED)
+            most += kind.count * best
+            added += self._add_fillings(number, [[at - 1 for at in filling if at] for filling in found])
+        return most, added
+
+    def _every(self, number: int, sizes: Floats, limit: float) -> packs.Fillings | packs.ByCells | None:
+        """Fillings of one kind of GPU."""
+        slots = self.layer.kinds[number].slots
+        if self.cells <= FEW_CELLS:
+            cells = np.rint(sizes / self.cell).astype(np.int64)
+            return packs.ByCells(cells, slots, int(limit / self.cell * packs.SLACK))
+        if number not in self.halves:
+            self.halves[number] = packs.halves_of(sizes, slots, self.tops[number])
+        halves = self.halves[number]
+        return None if halves is None else packs.Fillings(sizes, slots, limit, halves)
 
     def _certificate(
         self, threshold: float, sizes: Floats, price: Floats, resolutions: Sequence[int] = RESOLUTIONS
     ) -> Certificate | None:
         """Whole sizes and prices that `fillings.proves` accepts, or ``None``."""
         exact = Fraction(threshold)
-        unit = FULL / float(self.kind.limit(exact))
+        unit = FULL / max(self._limits(threshold))
         whole = np.minimum(np.floor(sizes * unit).astype(np.int64), FULL)
         for resolution in resolutions:
             priced = np.floor(price * resolution + 1e-6).astype(np.int64)
@@ -234,6 +267,9 @@ def search(
     threshold = objective * (1 - max(gap, 1e-9) * (1 - 1e-6))
     while low < threshold < high and not deadline.passed():
         found = columns.refute(threshold)
+        if found is None and columns.crowded and columns.cells > FEW_CELLS:
+            columns = Columns(layer, objective, deadline, FEW_CELLS)
+            found = columns.refute(threshold)
         if found is not None:
             best, low = found, threshold
             if on_better is not None:

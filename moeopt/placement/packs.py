@@ -58,8 +58,8 @@ class Fillings:
         room = (limit - self.left.total[fits]) * SLACK
         self.partner = np.searchsorted(self.right.total, room, side="right") - 1
 
-    def dearest(self, price: Floats, count: int) -> tuple[float, list[list[int]]]:
-        """Largest worth of a filling, and up to `count` fillings worth more than 1, different ones first."""
+    def dearest(self, price: Floats, budget: float, count: int) -> tuple[float, list[list[int]]]:
+        """Largest worth of a filling, and up to `count` fillings worth more than `budget`, different ones first."""
         if not len(self.members):
             return 0.0, []
         worth = price[self.members].sum(axis=1)
@@ -68,9 +68,9 @@ class Fillings:
         at = np.maximum.accumulate(np.where(other >= top, np.arange(len(other)), 0))
         total = worth + np.where(self.partner >= 0, top[self.partner], 0.0)
         best = float(total.max())
-        if best <= 1 + 1e-9:
+        if best <= budget + 1e-9:
             return best, []
-        hopeful = np.flatnonzero(total > 1 + 0.1 * (best - 1))
+        hopeful = np.flatnonzero(total > budget + 0.1 * (best - budget))
         hopeful = hopeful[np.argsort(-total[hopeful], kind="stable")]
         firsts = [np.unique(self.members[hopeful, column], return_index=True)[1] for column in (0, -1)]
         chosen = np.unique(hopeful[np.concatenate(firsts)])
@@ -94,3 +94,36 @@ def halves_of(sizes: Floats, slots: int, limit: float) -> tuple[Sets, Sets] | No
         return left, Sets(np.zeros((0, 1), dtype=np.int64), np.zeros(0))
     right = Sets.of(sizes, slots // 2, limit)
     return None if right is None else (left, right)
+
+
+class ByCells:
+    """All fillings with at most `slots` pieces whose sizes are whole numbers of cells: a walk over pieces and cells."""
+
+    def __init__(self, cells: Ints, slots: int, room: int) -> None:
+        self.cells, self.slots, self.room = cells, slots, room
+        before = np.arange(room + 1)[None, :] - cells[:, None]
+        self.before = np.where(before >= 0, before, room + 1)
+
+    def dearest(self, price: Floats, budget: float, count: int) -> tuple[float, list[list[int]]]:
+        """As `Fillings.dearest`."""
+        best = np.zeros(self.room + 2)
+        best[-1] = -np.inf
+        last, tables = [], [best]
+        for _ in range(self.slots):
+            worth = tables[-1][self.before] + price[:, None]
+            last.append(worth.argmax(axis=0))
+            tables.append(np.append(worth.max(axis=0), -np.inf))
+        with_each = tables[-2][self.before[:, self.room]] + price
+        most = float(with_each.max())
+        if most <= budget + 1e-9:
+            return most, []
+        hopeful = np.flatnonzero(with_each > budget + 0.1 * (most - budget))
+        hopeful = hopeful[np.argsort(-with_each[hopeful], kind="stable")][:count]
+        found = set()
+        for first in hopeful.tolist():
+            filling, room = [first], self.room - int(self.cells[first])
+            for level in range(self.slots - 2, -1, -1):
+                filling.append(int(last[level][room]))
+                room -= int(self.cells[filling[-1]])
+            found.add(tuple(sorted(filling)))
+        return most, [list(filling) for filling in sorted(found)]
