@@ -69,9 +69,11 @@ class Master:
         for row, value in zip(rows, upper, strict=True):
             self._solver.changeRowBounds(int(row), -self._infinite, float(value))
 
-    def solve(self) -> tuple[float, Floats] | None:
-        """Optimum and a point that attains it; ``None`` when HiGHS does not find one."""
+    def solve(self, time_s: float = float("inf")) -> tuple[float, Floats] | None:
+        """Optimum and a point that attains it; ``None`` when HiGHS does not find one, in this time."""
         with ONE_AT_A_TIME:
+            # HiGHS counts the time of all runs of one solver together.
+            self._solver.setOptionValue("time_limit", min(self._solver.getRunTime() + max(time_s, 0.0), self._infinite))
             # A solve with another number of threads than the last one fails unless the scheduler is made anew.
             self._highspy.Highs.resetGlobalScheduler(True)
             self._solver.run()

@@ -87,7 +87,7 @@ class Columns:
         for _ in range(ROUNDS):
             if self.deadline.passed():
                 return None
-            answer = self.master.solve()
+            answer = self.master.solve(self.deadline.remaining_s())
             if answer is None:
                 return None
             value, point = answer

@@ -18,8 +18,10 @@ from moeopt.placement.instance import PlacementInstance
 KIND = "configuration"
 MOST_KINDS = 4
 """GPUs of more kinds than this are not searched; a certificate may have any number."""
-MOST_SLOTS = 4_096
+MOST_SLOTS = 2_048
 """Nor are layers with more slots."""
+LEAST_S = 0.2
+"""With less time than this nothing is begun: lists are made before the first look at the clock."""
 
 
 def holds(instance: PlacementInstance) -> bool:
@@ -47,7 +49,8 @@ def certificate(
     """
     from moeopt.placement import columns  # loads the solver
 
-    if not searched(instance, row) or not objective > 0:
+    too_late = deadline.limited and deadline.remaining_s() < LEAST_S
+    if too_late or not searched(instance, row) or not objective > 0:
         return None
     found = columns.search(layer(instance, row), lower, objective, gap, deadline)
     if found is None:
