@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from moeopt.backends.highs import ONE_AT_A_TIME
 
 Floats = NDArray[np.float64]
+Numbers = Sequence[float] | Floats
 
 
 class Master:
@@ -39,7 +40,7 @@ class Master:
             self._solver.setOptionValue(name, value)
         self._solver.changeObjectiveSense(self._highspy.ObjSense.kMaximize)
 
-    def add_columns(self, cost: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> list[int]:
+    def add_columns(self, cost: Numbers, lower: Numbers, upper: Numbers) -> list[int]:
         """Add columns without entries; their numbers."""
         first, count = self.num_columns, len(cost)
         empty = np.zeros(0, dtype=np.int32)
@@ -82,5 +83,5 @@ class Master:
         return float(self._solver.getObjectiveValue()), np.array(self._solver.getSolution().col_value)
 
 
-def _floats(values: Sequence[float]) -> Floats:
+def _floats(values: Numbers) -> Floats:
     return np.asarray(values, dtype=np.float64)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +110,7 @@ def _well_formed(sizes: Sequence[int], prices: Sequence[int]) -> bool:
     numbers = [*sizes, *prices]
     if len(sizes) != len(prices) or any(type(number) is not int or number < 0 for number in numbers):
         return False
-    rising = all(low < high for low, high in zip(sizes, sizes[1:], strict=False))
+    rising = all(low < high for low, high in pairwise(sizes))
     return rising and (not len(sizes) or (sizes[-1] <= FULL and max(prices) <= MOST_PRICE))
 
 

@@ -84,7 +84,7 @@ class Fillings:
 
 
 def halves_of(sizes: Floats, slots: int, limit: float) -> tuple[Sets, Sets] | None:
-    """Sets of the larger half of the slots, and of the smaller one (the same where they are equal; one of no pieces)."""
+    """Sets of the larger half of the slots, and of the smaller one (the same where both are equal)."""
     left = Sets.of(sizes, slots - slots // 2, limit)
     if left is None:
         return None
