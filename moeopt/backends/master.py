@@ -36,6 +36,7 @@ class Master:
         # The class below `Highs`, which has no callbacks: turning them on prints a banner to standard output.
         self._solver: Any = self._highspy.Highs.__base__()
         self.num_columns = self.num_rows = 0
+        self.row_price: Floats = np.zeros(0)  # dual of each row at the last optimum
         for name, value in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("random_seed", 0)):
             self._solver.setOptionValue(name, value)
         self._solver.changeObjectiveSense(self._highspy.ObjSense.kMaximize)
@@ -80,7 +81,9 @@ class Master:
             self._solver.run()
         if self._solver.getModelStatus() != self._highspy.HighsModelStatus.kOptimal:
             return None
-        return float(self._solver.getObjectiveValue()), np.array(self._solver.getSolution().col_value)
+        solution = self._solver.getSolution()
+        self.row_price = np.abs(np.array(solution.row_dual))
+        return float(self._solver.getObjectiveValue()), np.array(solution.col_value)
 
 
 def _floats(values: Numbers) -> Floats:

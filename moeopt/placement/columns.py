@@ -8,7 +8,7 @@ more than the GPUs can hold (Farley's bound); prices are then rounded and `filli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from moeopt.backends.master import Master
 from moeopt.limits import Deadline
 from moeopt.placement import packs
-from moeopt.placement.fillings import FULL, Layer, proves
+from moeopt.placement.fillings import FULL, Layer, Ranges, proves
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,12 +34,10 @@ ADDED = 150
 """Fillings added in one round at most."""
 RESOLUTIONS = (2_000, 12_000, 60_000)
 """Whole prices that 1 is rounded to, one after another until the proof succeeds."""
-PRECISION = 3e-4
-"""The search for the largest refuted threshold ends at this part of the objective."""
 OUT = float("inf")
 
-Certificate = tuple[Fraction, list[int], list[int]]
-"""Threshold, sizes and prices."""
+Prices = dict[str, list[int]]
+"""``sizes`` and ``prices`` of a certificate."""
 
 
 class Columns:
@@ -67,9 +65,16 @@ class Columns:
         self.fillings: dict[tuple[int, ...], tuple[int, int, float]] = {}
         self.halves: dict[int, tuple[packs.Sets, packs.Sets] | None] = {}
         self.crowded = False
+        self.ranges: Ranges = {}
+        self.shares: dict[tuple[int, int], float] = {}
+        """Part of each expert at each count in the fractional plan that kept the last threshold from being refuted."""
 
-    def refute(self, threshold: float) -> Certificate | None:
-        """A certificate that no plan costs at most `threshold`, where the programme gives one in time."""
+    def refute(self, threshold: float, ranges: Ranges | None = None) -> Prices | None:
+        """Prices that prove that no plan costs at most `threshold`, where the programme gives them in time.
+
+        With `ranges`: no plan with these numbers of replicas.
+        """
+        self.ranges, self.shares = ranges or {}, {}
         limits = self._limits(threshold)
         if min(limits) <= 0:
             return None
@@ -93,6 +98,7 @@ class Columns:
             value, point = answer
             price = point[self.price_column]
             if value <= self.num_gpus * (1 + 1e-9):
+                self._note_shares()
                 # counts are whole in the proof, so that it may succeed a little beyond the programme
                 return self._certificate(threshold, self.sizes, price, RESOLUTIONS[1:2])
             cost = np.where(count > 0, count * self._price_of(price, size), OUT)
@@ -106,6 +112,11 @@ class Columns:
             if not self._add_options(self._short(count, cost, point[self.value])) and not added:
                 return None
         return None
+
+    def _note_shares(self) -> None:
+        """The counts of the fractional plan, from the dual prices of the rows of the counts."""
+        price = self.master.row_price
+        self.shares = {pair: float(price[row]) for pair, row in self.options.items() if price[row] > 1e-7}
 
     def _limits(self, threshold: float) -> list[float]:
         """Tokens that the replicas of a GPU of each kind may have."""
@@ -123,12 +134,15 @@ class Columns:
     def _pieces(self, limit: float) -> tuple[Ints, Floats] | None:
         """Counts (0 where too many) and sizes of pieces of every expert; ``None`` when they need too many slots."""
         least = np.maximum(np.ceil(self.loads / limit * packs.SLACK**-1), 1).astype(np.int64)
+        most = np.full(len(least), self.layer.most)
+        for expert, (low, high) in self.ranges.items():
+            least[expert], most[expert] = max(int(least[expert]), low), min(self.layer.most, high)
         spare = sum(kind.count * kind.slots for kind in self.layer.kinds) - int(least.sum())
-        if spare < 0 or least.max() > self.layer.most or self.floor > limit:
+        if spare < 0 or (least > most).any() or self.floor > limit:
             return None
         count = least[:, None] + np.arange(min(spare, self.layer.most - 1) + 1)[None, :]
         size = np.maximum(self.loads[:, None] / count, self.floor)
-        count[count > self.layer.most] = 0
+        count[count > most[:, None]] = 0
         return count, size
 
     def _classes(self, size: Floats, coarse: int = 1) -> Floats:
@@ -233,7 +247,7 @@ class Columns:
 
     def _certificate(
         self, threshold: float, sizes: Floats, price: Floats, resolutions: Sequence[int] = RESOLUTIONS
-    ) -> Certificate | None:
+    ) -> Prices | None:
         """Whole sizes and prices that `fillings.proves` accepts, or ``None``."""
         exact = Fraction(threshold)
         unit = FULL / max(self._limits(threshold))
@@ -243,42 +257,6 @@ class Columns:
             step = np.flatnonzero(np.diff(priced, prepend=0) > 0)
             step = step[np.diff(whole[step], append=2 * FULL) > 0]
             mine, prices = whole[step].tolist(), priced[step].tolist()
-            if proves(self.layer, exact, mine, prices):
-                return exact, mine, prices
+            if proves(self.layer, exact, mine, prices, self.ranges):
+                return {"sizes": mine, "prices": prices}
         return None
-
-
-def search(
-    layer: Layer,
-    lower: float,
-    objective: float,
-    gap: float,
-    deadline: Deadline,
-    on_better: Callable[[Certificate], None] | None = None,
-) -> Certificate | None:
-    """Largest threshold between a known bound and the objective that prices refute.
-
-    First the one that closes the gap to `gap`, then by halving, to `PRECISION`; a proof found on the way is kept when
-    the time is up.
-    """
-    columns = Columns(layer, objective, deadline)
-    best: Certificate | None = None
-    low, high = lower, objective
-    threshold = objective * (1 - max(gap, 1e-9) * (1 - 1e-6))
-    while low < threshold < high and not deadline.passed():
-        found = columns.refute(threshold)
-        if found is None and columns.crowded and columns.cells > FEW_CELLS:
-            columns = Columns(layer, objective, deadline, FEW_CELLS)
-            found = columns.refute(threshold)
-        if found is not None:
-            best, low = found, threshold
-            if on_better is not None:
-                on_better(found)
-            if objective - low <= gap * objective:
-                break
-        else:
-            high = threshold
-        if high - low <= PRECISION * objective:
-            break
-        threshold = (low + high) / 2
-    return best

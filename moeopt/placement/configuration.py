@@ -1,13 +1,13 @@
 """The configuration bound of a layer of an instance: where it holds, its certificate, and its search; see `fillings`.
 
-Certificate: ``threshold`` in tokens and ``sizes`` and ``prices`` of pieces, which `fillings.proves` settles exactly
-without a solver.
+Certificate: ``threshold`` in tokens and ``sizes`` and ``prices`` of pieces, or cases of them, which
+`fillings.proves_tree` settles exactly without a solver.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -47,24 +47,18 @@ def certificate(
 
     About a second for 256 experts on 72 GPUs; ``None`` where nothing is found in time.
     """
-    from moeopt.placement import columns  # loads the solver
+    from moeopt.placement import thresholds  # loads the solver
 
     too_late = deadline.limited and deadline.remaining_s() < LEAST_S
     if too_late or not searched(instance, row) or not objective > 0:
         return None
-    found = columns.search(layer(instance, row), lower, objective, gap, deadline)
-    if found is None:
-        return None
-    threshold, sizes, prices = found
-    return {"kind": KIND, "threshold": float(threshold), "sizes": sizes, "prices": prices}
+    found = thresholds.search(layer(instance, row), lower, objective, gap, deadline)
+    return None if found is None else {"kind": KIND, "threshold": found[0], **found[1]}
 
 
 def proves(instance: PlacementInstance, row: int, threshold: Fraction, proof: Mapping[str, Any]) -> bool:
     """Whether a certificate, which may come from a file, shows that no plan of the layer costs at most `threshold`."""
-    sizes, prices = proof.get("sizes"), proof.get("prices")
-    if not isinstance(sizes, Sequence) or not isinstance(prices, Sequence) or threshold <= 0 or not holds(instance):
-        return False
-    return fillings.proves(layer(instance, row), threshold, sizes, prices)
+    return threshold > 0 and holds(instance) and fillings.proves_tree(layer(instance, row), threshold, proof)
 
 
 def layer(instance: PlacementInstance, row: int) -> fillings.Layer:

@@ -11,10 +11,11 @@ Rules that only take plans away (groups, pins, prohibitions, least replicas, nod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ NEVER = 2**60
 """Size or price of what is not possible."""
 MOST_SIZES = 4_000_000
 """Layers with more (expert, count) pairs are not looked at: 32 MB a table."""
+MOST_DEPTH = 40
+"""Cases within cases of a certificate."""
 MOST_PRICE = 200_000
 """Dearest price of a certificate, which may come from a file: the knapsack has a row of so many entries."""
 
@@ -60,7 +63,13 @@ class Layer:
     most: int
 
 
-def proves(layer: Layer, threshold: Fraction, sizes: Sequence[int], prices: Sequence[int]) -> bool:
+Ranges = Mapping[int, tuple[int, int]]
+"""Least and most replicas of some experts, where only such plans are looked at."""
+
+
+def proves(
+    layer: Layer, threshold: Fraction, sizes: Sequence[int], prices: Sequence[int], ranges: Ranges | None = None
+) -> bool:
     """Whether no plan of the layer costs at most `threshold`, by the prices; exact.
 
     Parameters
@@ -68,6 +77,8 @@ def proves(layer: Layer, threshold: Fraction, sizes: Sequence[int], prices: Sequ
     sizes, prices
         A piece of size x, in units of the largest limit over `FULL` rounded down, costs the price that belongs to the
         last of the rising `sizes` that is not above x; nothing below the first.
+    ranges
+        Only plans with these numbers of replicas are refuted.
 
     >>> layer = Layer([10, 4, 4, 4, 4, 4], 0, 1, [Kind(2, 3)], True, 1)
     >>> proves(layer, Fraction(17), [FULL * 4 // 17, FULL * 10 // 17], [1, 2])
@@ -81,7 +92,7 @@ def proves(layer: Layer, threshold: Fraction, sizes: Sequence[int], prices: Sequ
         return True  # what lies on a GPU anyhow is too much
     if top <= 0 or not _well_formed(sizes, prices):
         return False
-    table = Table.of(layer, top)
+    table = Table.of(layer, top, ranges or {})
     if table is None:
         return True  # the pieces that fit are more than there are slots
     if table.size.size > MOST_SIZES or not len(sizes):
@@ -105,6 +116,31 @@ def proves(layer: Layer, threshold: Fraction, sizes: Sequence[int], prices: Sequ
     return least > worth
 
 
+def proves_tree(layer: Layer, threshold: Fraction, tree: Any, ranges: Ranges | None = None, depth: int = 0) -> bool:
+    """Whether prices, which may differ between cases, refute a threshold; exact.
+
+    A tree, which may come from a file, has ``sizes`` and ``prices``, or ``expert`` and ``count`` and two trees: ``few``
+    for at most so many replicas of the expert, ``many`` for more.
+    """
+    ranges = ranges or {}
+    if not isinstance(tree, Mapping) or depth > MOST_DEPTH:
+        return False
+    if "expert" not in tree:
+        sizes, prices = tree.get("sizes"), tree.get("prices")
+        if not isinstance(sizes, Sequence) or not isinstance(prices, Sequence):
+            return False
+        return proves(layer, threshold, sizes, prices, ranges)
+    expert, count = tree["expert"], tree.get("count")
+    if type(expert) is not int or type(count) is not int or not 0 <= expert < len(layer.loads) or count < 1:
+        return False
+    low, high = ranges.get(expert, (1, layer.most))
+    few = {**ranges, expert: (low, min(high, count))}
+    many = {**ranges, expert: (max(low, count + 1), high)}
+    return proves_tree(layer, threshold, tree.get("few"), few, depth + 1) and proves_tree(
+        layer, threshold, tree.get("many"), many, depth + 1
+    )
+
+
 def _well_formed(sizes: Sequence[int], prices: Sequence[int]) -> bool:
     """Rising whole sizes and as many prices, none below 0, none too large for 64 bits."""
     numbers = [*sizes, *prices]
@@ -124,20 +160,23 @@ class Table:
     spare: int
 
     @classmethod
-    def of(cls, layer: Layer, top: Fraction) -> Table | None:
+    def of(cls, layer: Layer, top: Fraction, ranges: Ranges) -> Table | None:
         """The pieces not larger than `top`, tokens; ``None`` when there must be more of them than slots."""
+        most = np.full(len(layer.loads), layer.most, dtype=np.int64)
         unit = top * layer.denominator
         least = [max(-(-load * unit.denominator // unit.numerator), 1) for load in layer.loads]
+        for expert, (low, high) in ranges.items():
+            least[expert], most[expert] = max(least[expert], low), min(layer.most, high)
         num_slots = sum(kind.count * kind.slots for kind in layer.kinds)
         spare = num_slots - sum(least)
-        if spare < 0 or max(least) > layer.most or layer.floor > unit:
+        if spare < 0 or (np.array(least) > most).any() or layer.floor > unit:
             return None
         width = min(spare, layer.most - 1) + 1
         counts = np.array(least, dtype=np.int64)[:, None] + np.arange(width)[None, :]
         # floor(floor(w FULL / top) / r) = floor(w FULL / (top r)), so sizes need no large numbers from here on
         whole = np.array([load * FULL * unit.denominator // unit.numerator for load in layer.loads], dtype=np.int64)
         floor = layer.floor * FULL * unit.denominator // unit.numerator
-        return cls(counts, np.maximum(whole[:, None] // counts, floor), counts <= layer.most, spare)
+        return cls(counts, np.maximum(whole[:, None] // counts, floor), counts <= most[:, None], spare)
 
 
 def least_total(cost: Ints, spare: int) -> int:

@@ -91,7 +91,7 @@ def halves_of(sizes: Floats, slots: int, limit: float) -> tuple[Sets, Sets] | No
     if slots % 2 == 0:
         return left, left
     if slots == 1:
-        return left, Sets(np.zeros((0, 1), dtype=np.int64), np.zeros(0))
+        return left, Sets(np.zeros((1, 0), dtype=np.int64), np.zeros(1))
     right = Sets.of(sizes, slots // 2, limit)
     return None if right is None else (left, right)
 

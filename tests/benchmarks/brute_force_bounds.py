@@ -13,9 +13,12 @@ import random
 import time
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
-from moeopt.placement import PlacementInstance, bounds, enumeration
+from moeopt.limits import Deadline
+from moeopt.placement import PlacementInstance, bounds, configuration, enumeration
 from moeopt.placement.bounds import LayerBound
+from moeopt.placement.fillings import FULL
 from tests import oracles
 
 
@@ -68,6 +71,45 @@ def _fits(slots: list[int], nodes: list[int], num_experts: int, distinct: bool) 
     return min(rooms) >= half and (not distinct or max(slots) <= half)
 
 
+def random_tree(rng: random.Random, instance: PlacementInstance, depth: int = 0) -> dict[str, Any]:
+    """A certificate of any prices, sometimes in cases."""
+    if depth < 2 and rng.random() < 0.2:
+        expert, count = rng.randrange(instance.num_experts), rng.randint(1, 3)
+        few, many = (random_tree(rng, instance, depth + 1) for _ in range(2))
+        return {"expert": expert, "count": count, "few": few, "many": many}
+    kind = rng.choice(["steps", "partner", "size"])
+    if kind == "partner":  # a piece beyond T - x has only pieces up to x beside it
+        x, dear = rng.randint(1, FULL // 2), max(instance.slots)
+        return {"sizes": [x + 1, FULL - x + 1], "prices": [1, dear]}
+    number = rng.randint(1, 12)
+    sizes = sorted({rng.randint(0, FULL) for _ in range(number)})
+    if kind == "size":
+        return {"sizes": sizes, "prices": [size * 60 // FULL for size in sizes]}
+    prices = sorted(rng.randint(0, 9) for _ in sizes)
+    if rng.random() < 0.1:
+        rng.shuffle(prices)
+    return {"sizes": sizes, "prices": prices}
+
+
+def priced_of(rng: random.Random, instance: PlacementInstance, best: Fraction) -> Iterator[tuple[str, Fraction]]:
+    """Certificates of prices: of random prices at and below the optimum, and the one that is searched."""
+    if not configuration.holds(instance) or best <= 0:
+        return
+    for part in (Fraction(1), Fraction(99, 100), Fraction(9, 10), Fraction(7, 10)):
+        tree = random_tree(rng, instance)
+        proof = {"kind": "configuration", "threshold": str(best * part), **tree}
+        proved = configuration.proves(instance, 0, best * part, proof)
+        yield f"prices at {float(part):.0%}", best * part if proved else Fraction(0)
+        if proved and part == 1:  # a plan costs exactly so much: nothing may refute it
+            yield f"prices at {float(part):.0%}", best + 1
+    weak = LayerBound("mean", bounds.check(instance, 0, {"kind": "mean"}) / 2, {"kind": "mean"})
+    found = bounds.priced(instance, weak, 0, 1.5 * float(best), 0.0, Deadline(None))
+    if found.kind == "configuration":
+        yield "tree" if "expert" in found.certificate else "searched", bounds.check(instance, 0, found.certificate)
+    elif found.kind == "deals":
+        yield "deals priced", bounds.check(instance, 0, found.certificate)
+
+
 def bounds_of(instance: PlacementInstance, best: Fraction) -> Iterator[tuple[str, Fraction]]:
     """Every bound that applies, recomputed from its certificate, and ``cheap`` and ``tighten`` as they come."""
     for kind in ("mean", "largest"):
@@ -101,7 +143,7 @@ def main() -> None:
         instance = random_instance(rng)
         best = oracles.optimum(instance)
         assert best is not None
-        for kind, value in bounds_of(instance, best):
+        for kind, value in (*bounds_of(instance, best), *priced_of(rng, instance, best)):
             if value > best:
                 violations.append(f"{kind} {value} > optimum {best}: {instance}")
             table.setdefault(kind, []).append(float((best - value) / best) if best else 0.0)
