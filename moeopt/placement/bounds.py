@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.limits import Deadline
-from moeopt.placement import configuration, deal_bounds, deals, enumeration, pigeonhole
+from moeopt.placement import configuration, deal_bounds, deals, enumeration, partner, pigeonhole
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.simple_bounds import alone, exact_weights, largest, means
 from moeopt.placement.simple_bounds import most_replicas as most_replicas
@@ -97,16 +97,18 @@ def rank_deals(instance: PlacementInstance, rows: list[int]) -> list[RankedDeals
 
 
 def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective: float, gap: float = 0.0) -> LayerBound:
-    """Try the pigeonhole bound where it applies and the layer's gap is above `gap`; never worse than `bound`.
+    """Try the quick bounds of few slots where they hold and the layer's gap is above `gap`; never worse than `bound`.
 
     Where groups are kept on nodes: for a flat placement, and for the nodes that decide the best deal.
     """
     if not _is_open(bound, objective, gap):
         return bound
-    bound = _pigeonhole(instance, bound, row, objective)
+    bound = _online(instance, bound, row, objective, gap)
     if not _is_open(bound, objective, gap) or not deals.enumerable(instance):
         return bound
-    return _dealt(instance, bound, row, objective, gap, lambda node, known, at: _pigeonhole(node, known, at, objective))
+    return _dealt(
+        instance, bound, row, objective, gap, lambda node, known, at: _online(node, known, at, objective, gap)
+    )
 
 
 def priced(
@@ -159,18 +161,26 @@ def _dealt(
     return LayerBound("deals", value, {"kind": "deals", "nodes": proofs} if proofs else {"kind": "deals"})
 
 
-def _pigeonhole(instance: PlacementInstance, bound: LayerBound, row: int, objective: float) -> LayerBound:
+def _online(instance: PlacementInstance, bound: LayerBound, row: int, objective: float, gap: float) -> LayerBound:
+    """Crowd, partner and pigeonhole bounds of a flat placement, where they hold: milliseconds."""
     if instance.split != "even" or instance.floor_rule != "per_expert" or not instance.uniform:
         return bound
-    speed = instance.speed[0]
-    slots = instance.slots[0]
-    found = pigeonhole.search(
-        instance.weights[row], instance.num_gpus, slots, float(bound.value) * speed, objective * speed
-    )
-    if found is None:
+    speed, slots, weights = instance.speed[0], instance.slots[0], instance.weights[row]
+    if slots <= partner.MOST_SLOTS and configuration.holds(instance):
+        found = partner.search(weights, instance.num_gpus, slots, float(bound.value) * speed, objective * speed)
+        if found is not None:
+            proof = {"threshold": found[0] / speed, "sizes": found[1], "prices": found[2]}
+            bound = _better(instance, bound, row, {"kind": configuration.KIND, **proof})
+    if not _is_open(bound, objective, gap):
         return bound
-    threshold, experts = found
-    return _better(instance, bound, row, {"kind": "pigeonhole", "threshold": threshold / speed, "experts": experts})
+    lower, distinct = float(bound.value) * speed, instance.distinct
+    refuted = pigeonhole.search(weights, instance.num_gpus, slots, lower, objective * speed, distinct)
+    if refuted is None:
+        return bound
+    certificate: dict[str, Any] = {"kind": "pigeonhole", "threshold": refuted[0] / speed, "experts": refuted[1]}
+    if refuted[2]:
+        certificate["lifts"] = refuted[2]
+    return _better(instance, bound, row, certificate)
 
 
 def check(instance: PlacementInstance, row: int, certificate: Mapping[str, Any]) -> Fraction:
@@ -213,7 +223,12 @@ def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any
             return None
         whole, denominator = exact_weights(instance, row)
         scaled = threshold * denominator * Fraction(instance.speed[0])
-        if pigeonhole.proves(whole, instance.num_gpus, instance.slots[0], scaled, experts):
+        lifts = certificate.get("lifts", [])
+        if not isinstance(lifts, Sequence) or not all(_are_experts(lifted, instance) for lifted in lifts):
+            return None
+        if lifts and not instance.distinct:
+            return None
+        if pigeonhole.proves(whole, instance.num_gpus, instance.slots[0], scaled, experts, lifts):
             return threshold
     return None
 

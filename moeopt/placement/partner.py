@@ -1,8 +1,9 @@
-"""The partner bound: a GPU with a piece larger than T - x has only pieces of at most x beside it, for any x < T/2.
+"""Two simple prices of pieces that refute a threshold T; `fillings.proves` has the last word.
 
-As prices: s for pieces larger than T - x, 1 for those between, 0 up to x. No GPU of s slots then holds more than s, so
-T is refuted when all pieces come to more than G s over all counts. What a further replica may save is bounded with a
-price on the spare slots; `fillings.proves` has the last word.
+*Crowd*: a GPU holds at most k - 1 pieces larger than T/k. Price 1 for those, so that they may be (k - 1) G at most;
+spare slots make them fewest where a piece's replicas all come under T/k for the fewest further slots.
+*Partner*, two slots: a GPU with a piece larger than T - x has only one of at most x beside it, for any x < T/2. Price 2
+for pieces larger than T - x, 1 for those between, 0 up to x, so that a GPU holds 2 at most.
 """
 
 from __future__ import annotations
@@ -20,8 +21,14 @@ MANY = (0, 1, 2, 3, 4, 6, 9, 14, 24)
 number is paid for and the larger one makes the pieces small; beyond the last, pieces cost nothing."""
 SLOT_PRICES = (1.0, 1.5, 0.5, 2.0)
 """Prices of a spare slot that are tried."""
+MOST_SLOTS = 4
+"""With more slots they say no more than the mean does."""
 STEPS = 10
 """Halvings of the interval."""
+
+
+Step = tuple[list[int], list[int]]
+"""Sizes and prices as of `fillings.proves`."""
 
 
 def search(
@@ -42,33 +49,52 @@ def search(
     """
     if slots < 2:
         return None
+
+    def test(threshold: float) -> Step | None:
+        return _crowd(weights, num_gpus, slots, threshold) or (
+            _partner(weights, num_gpus, threshold) if slots == 2 else None
+        )
+
     first = lower + (upper - lower) * 1e-3
-    if not lower < first < upper or _best(weights, num_gpus, slots, first) is None:
+    if not lower < first < upper or (found := test(first)) is None:
         return None
+    best, low, high = (first, *found), first, upper
     nearly = upper * (1 - 1e-10)  # what proves a plan optimal
-    cut = _best(weights, num_gpus, slots, nearly)
-    best = None if cut is None else (nearly, cut)
-    low, high = first, upper
-    for _ in range(STEPS if best is None else 0):
+    if (found := test(nearly)) is not None:
+        return (nearly, *found)
+    for _ in range(STEPS):
         middle = (low + high) / 2
-        cut = _best(weights, num_gpus, slots, middle)
-        if cut is None:
+        found = test(middle)
+        if found is None:
             high = middle
         else:
-            best, low = (middle, cut), middle
-    if best is None:
-        return None
-    threshold, cut = best
-    at = int(cut / threshold * FULL)
-    return threshold, [at + 1, FULL - at + 1], [1, slots]
+            best, low = (middle, *found), middle
+    return best
 
 
-def _best(weights: Floats, num_gpus: int, slots: int, threshold: float) -> float | None:
+def _crowd(weights: Floats, num_gpus: int, slots: int, threshold: float) -> Step | None:
+    """A k that refutes the threshold."""
+    least = np.maximum(np.ceil(weights / threshold * (1 - 1e-12)), 1.0)
+    spare = num_gpus * slots - float(least.sum())
+    for pieces in range(2, slots + 1):
+        large = weights / least * pieces > threshold * (1 + 1e-9)
+        many = least[large]
+        further = np.ceil(weights[large] * pieces / threshold * (1 - 1e-9)) - many
+        order = np.argsort(further / many, kind="stable")  # a fractional knapsack saves at least as many
+        room = np.clip(spare - np.cumsum(further[order]) + further[order], 0.0, further[order])
+        left = many.sum() - (many[order] * room / further[order]).sum()
+        if spare < 0 or left > num_gpus * (pieces - 1) + 1e-6:
+            return [FULL // pieces + 1], [1]
+    return None
+
+
+def _partner(weights: Floats, num_gpus: int, threshold: float) -> Step | None:
     """An x that refutes the threshold."""
+    slots = 2
     least = np.maximum(np.ceil(weights / threshold * (1 - 1e-12)), 1.0)
     spare = num_gpus * slots - float(least.sum())
     if spare < 0:
-        return threshold / 4
+        return [FULL // 2], [1]
     groups = [
         _Steps(weights[mine], least[mine], more, slots, threshold)
         for mine, more in ((least == 1, FEW), (least > 1, MANY))
@@ -87,7 +113,8 @@ def _best(weights: Floats, num_gpus: int, slots: int, threshold: float) -> float
         total[~between] = 0.0
         found = int(total.argmax())
         if total[found] > num_gpus * slots * (1 + 1e-12) + 1e-9:
-            return float(place[found] + place[found + 1]) / 2
+            at = int((place[found] + place[found + 1]) / 2 / threshold * FULL)
+            return [at + 1, FULL - at + 1], [1, slots]
     return None
 
 
