@@ -55,7 +55,7 @@ def search(
             _partner(weights, num_gpus, threshold) if slots == 2 else None
         )
 
-    first = lower + (upper - lower) * 1e-3
+    first = lower + (upper - lower) * 1e-2
     if not lower < first < upper or (found := test(first)) is None:
         return None
     best, low, high = (first, *found), first, upper

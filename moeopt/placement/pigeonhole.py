@@ -42,7 +42,7 @@ def search(
     def test(threshold: float) -> tuple[list[int], Lifts] | None:
         return _refuting_set(weights, num_gpus, slots, threshold, distinct)
 
-    first = lower + (upper - lower) * 1e-3
+    first = lower + (upper - lower) * 1e-2
     if not lower < first < upper or (found := test(first)) is None:
         return None  # one cheap test spares the halvings where the bound has nothing to give
     best, low, high = (first, *found), first, upper

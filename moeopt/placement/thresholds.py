@@ -16,9 +16,9 @@ from moeopt.placement.fillings import Layer, Ranges
 
 PRECISION = 3e-4
 """The search for the largest refuted threshold ends at this part of the objective."""
-MOST_CASES = 40
+MOST_CASES = 16
 """Times that cases are split for one threshold."""
-LATER = 3
+LATER = 2
 """Thresholds that are tried with cases, each nearer to what is known."""
 
 Tree = dict[str, Any]
