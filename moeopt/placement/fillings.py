@@ -28,6 +28,8 @@ NEVER = 2**60
 """Size or price of what is not possible."""
 MOST_SIZES = 4_000_000
 """Layers with more (expert, count) pairs are not looked at: 32 MB a table."""
+MOST_STEPS, MOST_ENTRIES = 5_000, 20_000_000
+"""Steps of the prices, and entries of the knapsack over them, of certificates that are looked at."""
 MOST_DEPTH = 40
 """Cases within cases of a certificate."""
 MOST_PRICE = 200_000
@@ -107,6 +109,8 @@ def proves(
     cap = (least - 1) // total + 1 if len(layer.kinds) == 1 else least  # one kind: any filling worth so much is enough
     widest = max(kind.slots for kind in layer.kinds)
     cap = min(cap, widest * max(prices) + 1)
+    if (widest + 1) * (cap + 1) > MOST_ENTRIES:
+        return False
     lightest = np.minimum.accumulate(_lightest(table, step, prices, widest, cap, layer.distinct), axis=0)
     worth = 0
     for kind, limit in zip(layer.kinds, limits, strict=True):
@@ -143,8 +147,9 @@ def proves_tree(layer: Layer, threshold: Fraction, tree: Any, ranges: Ranges | N
 
 def _well_formed(sizes: Sequence[int], prices: Sequence[int]) -> bool:
     """Rising whole sizes and as many prices, none below 0, none too large for 64 bits."""
-    numbers = [*sizes, *prices]
-    if len(sizes) != len(prices) or any(type(number) is not int or number < 0 for number in numbers):
+    if len(sizes) > MOST_STEPS or len(sizes) != len(prices):
+        return False
+    if any(type(number) is not int or number < 0 for number in (*sizes, *prices)):
         return False
     rising = all(low < high for low, high in pairwise(sizes))
     return rising and (not len(sizes) or (sizes[-1] <= FULL and max(prices) <= MOST_PRICE))

@@ -69,7 +69,7 @@ def searched(instance: PlacementInstance, gap: float = 0.001) -> tuple[LayerBoun
 def test_it_closes_most_of_the_gap_that_the_quick_bounds_leave(rules: dict[str, Any]) -> None:
     instance = zipf(48, 18, 54, **rules)
     bound, top = searched(instance, gap=0.005)
-    assert bound.kind == "configuration"
+    assert bound.kind == "configuration" or "speed" in rules  # with two speeds the mean may do
     assert bounds.check(instance, 0, json.loads(json.dumps(bound.certificate))) == bound.value <= top
     assert 1 - float(bound.value) / top < 0.03
 
@@ -117,6 +117,7 @@ def test_cases_cover_every_count() -> None:
         {"sizes": [1, FULL + 1]},
         {"sizes": [1, 2**80]},
         {"sizes": []},
+        {"sizes": list(range(10_000)), "prices": [1] * 10_000},
         {"sizes": None},
         {"sizes": [FULL * 4 // 17 + 1, FULL * 10 // 17]},
         {"expert": 0, "count": 1},
