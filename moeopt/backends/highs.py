@@ -30,7 +30,7 @@ RESERVED = {
 }
 """Options that have a name of our own."""
 
-_ONE_AT_A_TIME = threading.Lock()  # the scheduler is reset before each solve
+ONE_AT_A_TIME = threading.Lock()  # the scheduler is reset before each solve
 
 
 def why_not() -> str | None:
@@ -56,7 +56,7 @@ def run(
 ) -> Claim:
     """Solve with HiGHS; gaps are 0 unless ``limits.gap`` says otherwise."""
     highspy: Any = importlib.import_module("highspy")
-    if not _ONE_AT_A_TIME.acquire(timeout=max(0.0, deadline.remaining_s()) if deadline.limited else -1.0):
+    if not ONE_AT_A_TIME.acquire(timeout=max(0.0, deadline.remaining_s()) if deadline.limited else -1.0):
         return Claim(outcome="stopped", stop=Stop.TIME, notes=("time was up before HiGHS was free",))
     try:
         # A solve with another number of threads than the last one fails unless the scheduler is made anew.
@@ -73,7 +73,7 @@ def run(
             _stream(highspy, solver, on_incumbent)
         return _solve(highspy, solver, model, deadline, limits)
     finally:
-        _ONE_AT_A_TIME.release()
+        ONE_AT_A_TIME.release()
 
 
 def _set_options(

@@ -6,6 +6,7 @@
 | ``alone`` | every split, floor rule, speed and fill | the expert |
 | ``largest`` | even split, every speed (divided by the fastest) | none needed |
 | ``pigeonhole`` | even split, floor per expert, equal slots and speeds | threshold and a set of experts |
+| ``configuration`` | even split, every floor rule, slots, speed and fill | threshold, sizes and prices of pieces |
 | ``enumeration`` | even split, equal GPUs, all slots filled, no groups, no pins, small | the value |
 | ``deals`` | groups on nodes that are alike, deals that can be listed | none needed |
 
@@ -15,9 +16,8 @@ plans. Floating point only chooses what to certify; `check` recomputes every val
 
 from __future__ import annotations
 
-import heapq
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeGuard
@@ -25,9 +25,11 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.kernels.counts import greedy_counts
-from moeopt.placement import deals, enumeration, pigeonhole
+from moeopt.limits import Deadline
+from moeopt.placement import configuration, deal_bounds, deals, enumeration, partner, pigeonhole
 from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.simple_bounds import alone, exact_weights, largest, means
+from moeopt.placement.simple_bounds import most_replicas as most_replicas
 
 
 @dataclass(frozen=True)
@@ -57,19 +59,18 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
     if deals.enumerable(instance):
         return [ranked.bound for ranked in rank_deals(instance, list(range(instance.num_layers)))]
     weights = instance.weights
-    exact_means = _means(instance)
-    means = np.array([float(value) for value in exact_means])
+    exact_means = means(instance)
+    average = np.array([float(value) for value in exact_means])
     fastest = max(instance.speed)
     if instance.split == "even":
         single = pieces(instance, instance.greedy_counts).max(axis=1) / fastest
     else:
         heaviest = weights.argmax(axis=1)
-        alone = [float(_alone(instance, row, int(expert))) for row, expert in enumerate(heaviest)]
-        single = np.array(alone)
+        single = np.array([float(alone(instance, row, int(expert))) for row, expert in enumerate(heaviest)])
     bounds = []
     for row in range(instance.num_layers):
         mean = LayerBound("mean", exact_means[row], {"kind": "mean"})
-        if single[row] <= means[row] * (1 - 1e-12):
+        if single[row] <= average[row] * (1 - 1e-12):
             bounds.append(mean)
             continue
         if instance.split == "even":
@@ -103,34 +104,117 @@ def rank_deals(instance: PlacementInstance, rows: list[int]) -> list[RankedDeals
 
 
 def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective: float, gap: float = 0.0) -> LayerBound:
-    """Try the pigeonhole bound where it applies and the layer's gap is above `gap`; never worse than `bound`."""
+    """Try the quick bounds of few slots where they hold and the layer's gap is above `gap`; never worse than `bound`.
+
+    Where groups are kept on nodes: for a flat placement, and for the nodes that decide the best deal.
+    """
     instance = instance.left
-    if objective <= 0 or (objective - float(bound.value)) <= gap * objective:
+    if not _is_open(bound, objective, gap):
         return bound
     if instance.windows:
         from moeopt.placement import window_bounds
 
         return window_bounds.tighten(instance, bound, row, objective, gap)
     if instance.exact_base is not None:
-        lift = instance.exact_base[row] / Fraction(max(instance.speed))
-        lower = LayerBound(bound.kind, bound.value - lift, bound.certificate)
-        better = tighten(instance.bare, lower, row, objective - float(lift), gap)
-        return bound if better is lower else lifted(instance, row, better)
+        return _lifting(instance, bound, row, objective, lambda bare, known, top: tighten(bare, known, row, top, gap))
+    bound = _online(instance, bound, row, objective, gap)
+    if not _is_open(bound, objective, gap) or not deals.enumerable(instance):
+        return bound
+    return _dealt(
+        instance, bound, row, objective, gap, lambda node, known, at: _online(node, known, at, objective, gap)
+    )
+
+
+def priced(
+    instance: PlacementInstance, bound: LayerBound, row: int, objective: float, gap: float, deadline: Deadline
+) -> LayerBound:
+    """Search the configuration bound of a layer while its gap is above `gap`; a second a layer, never worse.
+
+    Where groups are kept on nodes: for the nodes that decide the best deal.
+    """
+
+    def search(flat: PlacementInstance, known: LayerBound, at: int) -> LayerBound:
+        found = configuration.certificate(flat, at, float(known.value), objective, gap, deadline)
+        return known if found is None else _better(flat, known, at, found)
+
+    instance = instance.left
+    if instance.windows or not _is_open(bound, objective, gap):
+        return bound
+    if instance.exact_base is not None:
+        return _lifting(
+            instance, bound, row, objective, lambda bare, known, top: priced(bare, known, row, top, gap, deadline)
+        )
+    if deals.enumerable(instance):
+        return _dealt(instance, bound, row, objective, gap, search)
+    return search(instance, bound, row)
+
+
+def _lifting(
+    instance: PlacementInstance,
+    bound: LayerBound,
+    row: int,
+    objective: float,
+    tool: Callable[[PlacementInstance, LayerBound, float], LayerBound],
+) -> LayerBound:
+    """A bound of the instance without its constant loads, raised by what they add."""
+    assert instance.exact_base is not None
+    lift = instance.exact_base[row] / Fraction(max(instance.speed))
+    lower = LayerBound(bound.kind, bound.value - lift, bound.certificate)
+    better = tool(instance.bare, lower, objective - float(lift))
+    return bound if better is lower else lifted(instance, row, better)
+
+
+def _is_open(bound: LayerBound, objective: float, gap: float) -> bool:
+    return objective > 0 and (objective - float(bound.value)) > gap * objective
+
+
+def _better(instance: PlacementInstance, bound: LayerBound, row: int, certificate: Mapping[str, Any]) -> LayerBound:
+    """The bound that a certificate proves, if it is higher."""
+    value = _proved(instance, row, certificate)
+    return bound if value is None or value <= bound.value else LayerBound(certificate["kind"], value, certificate)
+
+
+def _dealt(
+    instance: PlacementInstance,
+    bound: LayerBound,
+    row: int,
+    objective: float,
+    gap: float,
+    tool: Callable[[PlacementInstance, LayerBound, int], LayerBound],
+) -> LayerBound:
+    """Sharper bounds, by `tool`, for the nodes that decide the best deal of groups."""
+
+    def sharper(node: PlacementInstance, value: Fraction, at: int) -> tuple[Fraction, Mapping[str, Any]]:
+        found = tool(node, LayerBound("deals", value, {}), at)
+        return found.value, found.certificate
+
+    values = rank_deals(instance, [row])[0].subset_values
+    value, proofs = deal_bounds.tightened(instance, values, row, objective * (1 - gap), sharper)
+    if value <= bound.value:
+        return bound
+    return LayerBound("deals", value, {"kind": "deals", "nodes": proofs} if proofs else {"kind": "deals"})
+
+
+def _online(instance: PlacementInstance, bound: LayerBound, row: int, objective: float, gap: float) -> LayerBound:
+    """Crowd, partner and pigeonhole bounds of a flat placement, where they hold: milliseconds."""
     if instance.split != "even" or instance.floor_rule != "per_expert" or not instance.uniform:
         return bound
-    speed = instance.speed[0]
-    slots = instance.slots[0]
-    found = pigeonhole.search(
-        instance.weights[row], instance.num_gpus, slots, float(bound.value) * speed, objective * speed
-    )
-    if found is None:
+    speed, slots, weights = instance.speed[0], instance.slots[0], instance.weights[row]
+    if slots <= partner.MOST_SLOTS and configuration.holds(instance):
+        found = partner.search(weights, instance.num_gpus, slots, float(bound.value) * speed, objective * speed)
+        if found is not None:
+            proof = {"threshold": found[0] / speed, "sizes": found[1], "prices": found[2]}
+            bound = _better(instance, bound, row, {"kind": configuration.KIND, **proof})
+    if not _is_open(bound, objective, gap):
         return bound
-    threshold, experts = found
-    certificate = {"kind": "pigeonhole", "threshold": threshold / speed, "experts": experts}
-    value = _proved(instance, row, certificate)
-    if value is None or value <= bound.value:
+    lower, distinct = float(bound.value) * speed, instance.distinct
+    refuted = pigeonhole.search(weights, instance.num_gpus, slots, lower, objective * speed, distinct)
+    if refuted is None:
         return bound
-    return LayerBound("pigeonhole", value, certificate)
+    certificate: dict[str, Any] = {"kind": "pigeonhole", "threshold": refuted[0] / speed, "experts": refuted[1]}
+    if refuted[2]:
+        certificate["lifts"] = refuted[2]
+    return _better(instance, bound, row, certificate)
 
 
 def check(instance: PlacementInstance, row: int, certificate: Mapping[str, Any]) -> Fraction:
@@ -176,26 +260,35 @@ def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any
     instance = instance.left
     kind = certificate.get("kind")
     if kind == "mean":
-        return _means(instance)[row]
+        return means(instance)[row]
     if kind == "alone":
-        alone = [certificate.get("expert")]
-        return _alone(instance, row, alone[0]) if _are_experts(alone, instance) else None
+        expert = [certificate.get("expert")]
+        return alone(instance, row, expert[0]) if _are_experts(expert, instance) else None
     if kind == "largest" and instance.split == "even":
-        return _largest(instance, row)
+        return largest(instance, row)
     if kind == "deals" and deals.enumerable(instance):
-        return rank_deals(instance, [row])[0].bound.value
+        values = rank_deals(instance, [row])[0].subset_values
+        return deal_bounds.proved(instance, values, row, certificate.get("nodes", []), _proved)
     if kind == "enumeration":
         value = _number(certificate.get("value"))
         return (
             value if value is not None and enumeration.refutes(instance, row, most_replicas(instance), value) else None
         )
+    if kind == configuration.KIND:
+        value = _number(certificate.get("threshold"))
+        return value if value is not None and configuration.proves(instance, row, value, certificate) else None
     if kind == "pigeonhole" and instance.split == "even" and instance.floor_rule == "per_expert" and instance.uniform:
         threshold, experts = _number(certificate.get("threshold")), certificate.get("experts")
         if threshold is None or not _are_experts(experts, instance):
             return None
-        whole, denominator = _exact_weights(instance, row)
+        whole, denominator = exact_weights(instance, row)
         scaled = threshold * denominator * Fraction(instance.speed[0])
-        if pigeonhole.proves(whole, instance.num_gpus, instance.slots[0], scaled, experts):
+        lifts = certificate.get("lifts", [])
+        if not isinstance(lifts, Sequence) or not all(_are_experts(lifted, instance) for lifted in lifts):
+            return None
+        if lifts and not instance.distinct:
+            return None
+        if pigeonhole.proves(whole, instance.num_gpus, instance.slots[0], scaled, experts, lifts):
             return threshold
     return None
 
@@ -215,90 +308,6 @@ def _are_experts(value: Any, instance: PlacementInstance) -> TypeGuard[Sequence[
     return isinstance(value, Sequence) and all(
         isinstance(item, int) and not isinstance(item, bool) and 0 <= item < instance.num_experts for item in value
     )
-
-
-def most_replicas(instance: PlacementInstance) -> int:
-    """Largest number of GPUs that can share one expert: every other expert needs a slot."""
-    spare = instance.num_slots - instance.num_experts + 1
-    usable = sum(count > 0 for count in instance.slots)
-    return min(usable, spare) if instance.distinct else spare
-
-
-def _means(instance: PlacementInstance) -> Sequence[Fraction]:
-    """Total cost over total speed; with a floor per replica every replica beyond a_e/K adds to the total."""
-    if instance.floor_rule == "per_expert" or not instance.floor:
-        return instance.ideal
-    speed = sum(map(Fraction, instance.speed))
-    spare = instance.num_slots - instance.num_experts if instance.fill == "all" else 0
-    whole, floor, denominator = instance.exact_loads
-    return [Fraction(_least_total(row, floor, spare), denominator) / speed for row in whole.tolist()]
-
-
-def _least_total(loads: list[int], floor: int, spare: int) -> int:
-    """Least ``sum_e max(a_e, r_e K)`` over counts with `spare` replicas more than one each: convex in each r_e."""
-    total = sum(max(load, floor) for load in loads)
-    free = sum(max(load // floor, 1) - 1 for load in loads)  # replicas that stay above the floor cost nothing
-    rest = spare - free
-    if rest <= 0:
-        return total
-    partial = sorted(floor - load % floor for load in loads if load > floor and load % floor)
-    total += sum(partial[:rest])
-    return total + max(rest - len(partial), 0) * floor
-
-
-def _exact_weights(instance: PlacementInstance, row: int) -> tuple[list[int], int]:
-    whole, floor, denominator = instance.exact_loads
-    return [max(int(a), floor) for a in whole[row].tolist()], denominator
-
-
-def _alone(instance: PlacementInstance, row: int, expert: int) -> Fraction:
-    """One expert on as many GPUs as can share it, the fastest ones."""
-    whole, floor, denominator = instance.exact_loads
-    load = int(whole[row, expert])
-    speeds = sorted(
-        (Fraction(s) for s, count in zip(instance.speed, instance.slots, strict=True) if count), reverse=True
-    )
-    speeds = speeds[: most_replicas(instance)]
-    per_replica = instance.floor_rule == "per_replica"
-    floor_cost = Fraction(floor if per_replica else 0, denominator) / speeds[0]  # per expert, replicas share the floor
-    weight = Fraction(load if per_replica else max(load, floor), denominator)
-    if instance.split == "free":
-        return max(weight / sum(speeds), floor_cost)
-    if not instance.distinct:  # several replicas on the fastest GPU: only the share of one piece is sure
-        return max(weight / most_replicas(instance) / speeds[0], floor_cost)
-    # r equal pieces on r different GPUs: the slowest of them decides, at best the r-th fastest
-    return max(min(weight / (r * speed) for r, speed in enumerate(speeds, start=1)), floor_cost)
-
-
-def _largest(instance: PlacementInstance, row: int) -> Fraction:
-    """Smallest possible largest replica: below it more replicas are needed than there are slots."""
-    whole, floor, denominator = instance.exact_loads
-    per_replica = instance.floor_rule == "per_replica"
-    loads = [int(a) if per_replica else max(int(a), floor) for a in whole[row].tolist()]
-    most = most_replicas(instance)
-    guess = instance.loads[row] if per_replica else instance.weights[row]
-    counts = greedy_counts(guess[None, :].astype(np.float64), instance.num_slots, most)[0].tolist()
-    top = max(map(Fraction, loads, counts))
-    if top > 0:  # a largest piece below `top` needs at least floor(load / top) + 1 replicas of each expert
-        needed = [load * top.denominator // top.numerator + 1 for load in loads]
-        if sum(needed) <= instance.num_slots and max(needed) <= most:  # rounding misled the greedy counts
-            top = _least_largest(loads, instance.num_slots, most)
-    value = max(top, Fraction(floor)) if per_replica else top
-    return value / denominator / Fraction(max(instance.speed))
-
-
-def _least_largest(loads: list[int], num_slots: int, most: int) -> Fraction:
-    """The greedy rule in fractions: the largest piece gets the next slot, until it may not have one more."""
-    counts = [1] * len(loads)
-    heap = [(-Fraction(load), expert) for expert, load in enumerate(loads)]
-    heapq.heapify(heap)
-    for _ in range(num_slots - len(loads)):
-        expert = heap[0][1]
-        if counts[expert] == most:
-            break
-        counts[expert] += 1
-        heapq.heapreplace(heap, (-Fraction(loads[expert], counts[expert]), expert))
-    return -heap[0][0]
 
 
 def pieces(instance: PlacementInstance, counts: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from moeopt.placement import bounds, enumeration
+from moeopt.limits import Deadline
+from moeopt.placement import bounds, configuration, enumeration
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.heuristics import search
 from moeopt.placement.instance import PlacementInstance
@@ -39,8 +40,14 @@ def solve_exact(instance: PlacementInstance, context: Context) -> Outcome[Placem
     return prove(instance, context, outcome, gap)
 
 
-def prove(instance: PlacementInstance, context: Context, outcome: Outcome[Placement], gap: float) -> Outcome[Placement]:
-    """Run the programme on every layer whose gap is above `gap`, within the limits; the plan only gets better."""
+def prove(
+    instance: PlacementInstance, context: Context, outcome: Outcome[Placement], gap: float, *, programmes: bool = True
+) -> Outcome[Placement]:
+    """Prove or improve every layer whose gap is above `gap`, within the limits; the plan only gets better.
+
+    One layer after another: all plans are listed where that is possible, else the configuration bound is searched, and
+    with `programmes` the mixed-integer programme is run where that leaves a gap.
+    """
     plan = outcome.plan
     assert plan is not None
     if instance.split == "free" and plan.shares is None:
@@ -50,7 +57,7 @@ def prove(instance: PlacementInstance, context: Context, outcome: Outcome[Placem
     floors = list(outcome.bounds) if outcome.bounds is not None else bounds.cheap(instance)
     tops = list(evaluate(instance, plan).max_load)
     floors = [bounds.tighten(instance, floor, row, float(tops[row]), gap) for row, floor in enumerate(floors)]
-    run = _Proof(instance, context, plan, floors, tops, max(gap, CERTIFIED_TOLERANCE))
+    run = _Proof(instance, context, plan, floors, tops, max(gap, CERTIFIED_TOLERANCE), programmes)
     run.run(outcome.stop)
     return replace(
         outcome,
@@ -73,9 +80,10 @@ class _Proof:
         floors: list[LayerBound],
         tops: list[Fraction],
         gap: float,
+        programmes: bool = True,
     ) -> None:
         self.instance, self.context, self.plan = instance, context, plan
-        self.floors, self.tops, self.gap = floors, tops, gap
+        self.floors, self.tops, self.gap, self.programmes = floors, tops, gap, programmes
         self.stop = Stop.FINISHED
         self.notes: list[str] = []
         self.versions: dict[str, str] = {}
@@ -101,15 +109,20 @@ class _Proof:
                 if self.context.deadline.passed():
                     self._out_of_time()
                     return
-                self._layer(row, len(rows) - place, worker)
-                self.context.report(place + 1, len(rows))
+                try:
+                    self._layer(row, len(rows) - place, worker)
+                except KeyboardInterrupt:
+                    self.stop = Stop.INTERRUPTED
                 if self.stop is Stop.INTERRUPTED:
                     return
+                self.context.report(place + 1, len(rows), "proving")
 
     def _layer(self, row: int, left: int, worker: Any) -> None:
         from moeopt.backends import LinearModel, solve_model
 
         if self._listed(row):
+            return
+        if self._priced(row, left) or not self.programmes:
             return
         counts = self._useful_counts(row)
         terms = int((counts[1] - counts[0] + 1).sum()) * self.instance.num_gpus
@@ -171,6 +184,13 @@ class _Proof:
         self.floors[row] = LayerBound("enumeration", value, certificate)
         return True
 
+    def _priced(self, row: int, left: int) -> bool:
+        """Raise the bound of a layer by prices of fillings; whether that closed its gap."""
+        share = self.context.deadline.share(2 * left if self.programmes else left)
+        top = float(self.tops[row])
+        self.floors[row] = bounds.priced(self.instance, self.floors[row], row, top, self.gap, share)
+        return float(self.tops[row] - self.floors[row].value) <= self.gap * top
+
     def _useful_counts(self, row: int) -> Counts:
         """Counts that a plan at least as good as the incumbent can have: pieces must fit under it."""
         instance = self.instance
@@ -213,15 +233,32 @@ AUTO_NODES = 1_000
 """Nodes per layer that `auto` allows it, so that the answer does not depend on the machine."""
 
 
+PRICING_S = 1.5
+"""Seconds a layer that `auto` keeps back from the search for the configuration bound, at most half of its time."""
+
+
 def solve_auto(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
-    """Search to a certified gap (0.1 % by default); small layers that it leaves open go to the exact programme."""
+    """Search to a certified gap (0.1 % by default); small layers that it leaves open go to the exact programme.
+
+    With a time limit, what the search leaves open gets the configuration bound in the time that is left.
+    """
     if instance.exact_base is not None and not instance.windows:
         return search.with_base(instance, solve_auto(instance.bare, context))
-    outcome = search.search(instance, context)
-    if instance.num_experts * instance.num_gpus > AUTO_SIZE or outcome.stop in (Stop.INTERRUPTED, Stop.TIME):
-        return outcome
-    limits = context.limits
-    nodes = AUTO_NODES if limits.nodes is None else limits.nodes
+    limits, deadline = context.limits, context.deadline
+    small = instance.num_experts * instance.num_gpus <= AUTO_SIZE
+    provable = deadline.limited and not small and configuration.searched(instance, 0)
+    inner = context
+    if provable:
+        kept = min(PRICING_S * instance.num_layers, deadline.remaining_s() / 2)
+        inner = replace(context, deadline=Deadline(max(deadline.remaining_s() - kept, 1e-9)))
+    outcome = search.search(instance, inner)
     gap = search.DEFAULT_GAP if limits.gap is None else limits.gap
-    inner = replace(context, limits=replace(limits, nodes=nodes, gap=gap))
-    return prove(instance, inner, outcome, gap)
+    if outcome.stop is Stop.INTERRUPTED or deadline.passed():
+        return outcome
+    if provable:
+        proved = prove(instance, context, outcome, gap, programmes=False)
+        return replace(proved, stop=outcome.stop if proved.stop is Stop.FINISHED else proved.stop)
+    if not small or outcome.stop is Stop.TIME:
+        return outcome
+    nodes = AUTO_NODES if limits.nodes is None else limits.nodes
+    return prove(instance, replace(context, limits=replace(limits, nodes=nodes, gap=gap)), outcome, gap)

@@ -3,7 +3,8 @@
 At a threshold T expert e needs ``m_e = ceil(w_e / T)`` replicas, which leaves ``spare = S - sum m_e`` slots. Take a
 set H of experts whose replicas lie on u GPUs. Their other slots hold the lightest pieces of other experts, of which
 at most `spare` slots weigh nothing. If ``w(H)`` and those pieces exceed ``u T`` for every possible u, no plan has
-``max_g C_g <= T``.
+``max_g C_g <= T``. Where the replicas of an expert lie on different GPUs, ``u = r_e`` for one expert alone, so that a
+count may be refuted by itself: the expert then needs one replica more, which leaves one spare slot less (lifting).
 """
 
 from __future__ import annotations
@@ -16,56 +17,91 @@ import numpy as np
 from numpy.typing import NDArray
 
 STEPS = 40
-"""Halvings of the interval; it shrinks to 1e-12 of its length."""
+"""Halvings of the interval, which end at a part of 1e-5 of the threshold."""
+MOST_LIFTS = 400
+"""Rounds of lifting."""
+FIRSTS = 6
+"""Intervals of experts by piece size begin at so many of the largest pieces."""
+
+Lifts = list[list[int]]
+"""Rounds of experts that need one replica more, each round by what is known after the one before."""
 
 
 def search(
-    weights: NDArray[np.float64], num_gpus: int, slots: int, lower: float, upper: float
-) -> tuple[float, list[int]] | None:
-    """Largest refuted threshold in ``(lower, upper)`` and the set of experts that refutes it, or ``None``.
+    weights: NDArray[np.float64], num_gpus: int, slots: int, lower: float, upper: float, distinct: bool = False
+) -> tuple[float, list[int], Lifts] | None:
+    """Largest refuted threshold in ``(lower, upper)``, the set of experts and the lifts that refute it, or ``None``.
 
     Heuristic in floating point: `proves` decides.
 
-    >>> threshold, experts = search(np.array([10.0, 4.0, 4.0, 4.0, 4.0, 4.0]), 2, 3, 15.0, 19.0)
-    >>> round(threshold, 4), experts
-    (18.0, [0])
+    >>> threshold, experts, lifts = search(np.array([10.0, 4.0, 4.0, 4.0, 4.0, 4.0]), 2, 3, 15.0, 19.0)
+    >>> round(threshold, 3), experts, lifts
+    (18.0, [0], [])
     """
-    first = lower + (upper - lower) * 1e-3
-    if not lower < first < upper or _refuting_set(weights, num_gpus, slots, first) is None:
+
+    def test(threshold: float) -> tuple[list[int], Lifts] | None:
+        return _refuting_set(weights, num_gpus, slots, threshold, distinct)
+
+    first = lower + (upper - lower) * 1e-2
+    if not lower < first < upper or (found := test(first)) is None:
         return None  # one cheap test spares the halvings where the bound has nothing to give
+    best, low, high = (first, *found), first, upper
     nearly = upper * (1 - 1e-10)  # what proves a plan optimal
-    if nearly > first and (found := _refuting_set(weights, num_gpus, slots, nearly)) is not None:
-        return nearly, found
-    best, low, high = None, first, upper
+    if nearly > first and (found := test(nearly)) is not None:
+        return (nearly, *found)
     for _ in range(STEPS):
         middle = (low + high) / 2
-        if not low < middle < high:
+        if not low < middle < high or high - low < 1e-5 * high:
             break
-        found = _refuting_set(weights, num_gpus, slots, middle)
+        found = test(middle)
         if found is None:
             high = middle
         else:
-            best, low = (middle, found), middle
-        if high - low < 1e-7 * high:
-            break
-    if best is None:
-        found = _refuting_set(weights, num_gpus, slots, first)
-        assert found is not None
-        best = (first, found)
+            best, low = (middle, *found), middle
     return best
 
 
-def _refuting_set(weights: NDArray[np.float64], num_gpus: int, slots: int, threshold: float) -> list[int] | None:
-    """Try every prefix of the experts in order of piece size."""
+def _refuting_set(
+    weights: NDArray[np.float64], num_gpus: int, slots: int, threshold: float, distinct: bool
+) -> tuple[list[int], Lifts] | None:
+    """Lift where replicas are distinct, then try intervals of the experts in order of piece size."""
     least = np.maximum(np.ceil(weights / threshold * (1 - 1e-12)), 1.0).astype(np.int64)
     spare = num_gpus * slots - int(least.sum())
-    if spare < 0:
-        return []
-    pieces = weights / least
-    order = np.argsort(-pieces, kind="stable")
-    heavy = np.cumsum(weights[order])
-    replicas = np.cumsum(least[order])
-    light = np.concatenate([[0.0], np.cumsum(np.repeat(pieces[order][::-1], least[order][::-1]))])
+    lifts: Lifts = []
+    while True:
+        if spare < 0:
+            return [], lifts
+        pieces = weights / least
+        order = np.argsort(-pieces, kind="stable")
+        light = np.concatenate([[0.0], np.cumsum(np.repeat(pieces[order][::-1], least[order][::-1]))])
+        if not distinct or len(lifts) == MOST_LIFTS:
+            break
+        others = np.clip(least * (slots - 1) - spare, 0, len(light) - 1)
+        short = np.flatnonzero(weights + light[others] > least * threshold * (1 + 1e-11))
+        if not len(short):
+            break
+        lifts.append(short.tolist())
+        least[short] += 1
+        spare -= len(short)
+    for start in range(min(FIRSTS, len(weights))):
+        last = _refuted_until(weights[order[start:]], least[order[start:]], light, num_gpus, slots, spare, threshold)
+        if last is not None:
+            return sorted(int(expert) for expert in order[start : start + last + 1]), lifts
+    return None
+
+
+def _refuted_until(
+    weights: NDArray[np.float64],
+    least: NDArray[np.int64],
+    light: NDArray[np.float64],
+    num_gpus: int,
+    slots: int,
+    spare: int,
+    threshold: float,
+) -> int | None:
+    """The first of these experts with which, and all before it, the threshold is refuted."""
+    heavy = np.cumsum(weights)
+    replicas = np.cumsum(least)
     widest = np.minimum(replicas + spare, num_gpus)
     others = np.clip(widest * slots - spare - replicas, 0, len(light) - 1)
     hopeful = np.flatnonzero(heavy + light[others] > widest * threshold * (1 + 1e-11))  # the widest spread fails
@@ -77,13 +113,20 @@ def _refuting_set(weights: NDArray[np.float64], num_gpus: int, slots: int, thres
     fits = heavy + light[others] <= gpus * threshold * (1 + 1e-11)
     possible = (gpus * slots >= replicas) & (gpus <= replicas + spare)
     refuted = ~(fits & possible).any(axis=1)
-    if not refuted.any():
-        return None
-    return sorted(int(expert) for expert in order[: int(hopeful[refuted.argmax()]) + 1])
+    return int(hopeful[refuted.argmax()]) if refuted.any() else None
 
 
-def proves(weights: Sequence[int], num_gpus: int, slots: int, threshold: Fraction, experts: Sequence[int]) -> bool:
+def proves(
+    weights: Sequence[int],
+    num_gpus: int,
+    slots: int,
+    threshold: Fraction,
+    experts: Sequence[int],
+    lifts: Sequence[Sequence[int]] = (),
+) -> bool:
     """Whether no plan has every GPU at or below `threshold`, by the set `experts`; exact, fast enough to re-check.
+
+    With `lifts`: no plan without two replicas of an expert on one GPU.
 
     >>> proves([10, 4, 4, 4, 4, 4], 2, 3, Fraction(17), [0])
     True
@@ -93,10 +136,18 @@ def proves(weights: Sequence[int], num_gpus: int, slots: int, threshold: Fractio
     if threshold <= 0:
         return False
     chosen = set(experts)
-    if not chosen <= set(range(len(weights))):
+    if not chosen <= set(range(len(weights))) or len(lifts) > MOST_LIFTS:
         return False
     least = [max(-(-weight * threshold.denominator // threshold.numerator), 1) for weight in weights]
     spare = num_gpus * slots - sum(least)
+    for lifted in lifts:
+        if spare < 0:
+            return True
+        if not _need_more(weights, least, slots, spare, threshold, lifted):
+            return False
+        for expert in set(lifted):
+            least[expert] += 1
+            spare -= 1
     if spare < 0:
         return True
     if not chosen:
@@ -109,5 +160,28 @@ def proves(weights: Sequence[int], num_gpus: int, slots: int, threshold: Fractio
     for used in range(-(-replicas // slots), min(num_gpus, replicas + spare) + 1):
         must = min(max(used * slots - spare - replicas, 0), len(pieces))
         if heavy + light[must] <= used * threshold:
+            return False
+    return True
+
+
+def _need_more(
+    weights: Sequence[int], least: list[int], slots: int, spare: int, threshold: Fraction, lifted: Sequence[int]
+) -> bool:
+    """Whether each of these experts, on as many GPUs as it has replicas at least, makes them cost too much."""
+    pieces = sorted(
+        (Fraction(weight, count), expert) for expert, (weight, count) in enumerate(zip(weights, least, strict=True))
+    )
+    for expert in lifted:
+        if not 0 <= expert < len(weights):
+            return False
+        must = max(least[expert] * (slots - 1) - spare, 0)  # other pieces beside its own, at least
+        total = Fraction(weights[expert])
+        for size, other in pieces:
+            if must <= 0:
+                break
+            if other != expert:
+                total += size * min(must, least[other])
+                must -= least[other]
+        if total <= least[expert] * threshold:
             return False
     return True

@@ -27,7 +27,7 @@ def test_pigeonhole_is_as_strong_at_any_common_speed() -> None:
         cheap = bounds.cheap(instance)[0]
         tight = bounds.tighten(instance, cheap, 0, 19 / speed)
         assert tight.kind == "pigeonhole"
-        assert float(tight.value) == pytest.approx(18 / speed, rel=1e-6)
+        assert float(tight.value) == pytest.approx(18 / speed, rel=1e-4)
 
 
 def test_largest_replica_is_bounded_where_doubles_round_the_loads() -> None:
@@ -159,5 +159,5 @@ def test_largest_is_refused_for_a_free_split() -> None:
 def test_pigeonhole_search_and_proof_agree() -> None:
     found = pigeonhole.search(HEAVY.weights[0], 2, 3, 15.0, 19.0)
     assert found is not None
-    threshold, experts = found
-    assert pigeonhole.proves([10, 4, 4, 4, 4, 4], 2, 3, Fraction(threshold), experts)
+    threshold, experts, lifts = found
+    assert pigeonhole.proves([10, 4, 4, 4, 4, 4], 2, 3, Fraction(threshold), experts, lifts)

@@ -1,0 +1,99 @@
+"""Lower bounds in closed form: mean, one expert alone, the largest replica; ``models/placement.md`` has the proofs.
+
+In whole numbers and fractions, so that a value is a proof.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from moeopt.kernels.counts import greedy_counts
+from moeopt.placement.instance import PlacementInstance
+
+
+def most_replicas(instance: PlacementInstance) -> int:
+    """Largest number of GPUs that can share one expert: every other expert needs a slot."""
+    spare = instance.num_slots - instance.num_experts + 1
+    usable = sum(count > 0 for count in instance.slots)
+    return min(usable, spare) if instance.distinct else spare
+
+
+def means(instance: PlacementInstance) -> Sequence[Fraction]:
+    """Total cost over total speed; with a floor per replica every replica beyond a_e/K adds to the total."""
+    if instance.floor_rule == "per_expert" or not instance.floor:
+        return instance.ideal
+    speed = sum(map(Fraction, instance.speed))
+    spare = instance.num_slots - instance.num_experts if instance.fill == "all" else 0
+    whole, floor, denominator = instance.exact_loads
+    return [Fraction(_least_total(row, floor, spare), denominator) / speed for row in whole.tolist()]
+
+
+def _least_total(loads: list[int], floor: int, spare: int) -> int:
+    """Least ``sum_e max(a_e, r_e K)`` over counts with `spare` replicas more than one each: convex in each r_e."""
+    total = sum(max(load, floor) for load in loads)
+    free = sum(max(load // floor, 1) - 1 for load in loads)  # replicas that stay above the floor cost nothing
+    rest = spare - free
+    if rest <= 0:
+        return total
+    partial = sorted(floor - load % floor for load in loads if load > floor and load % floor)
+    total += sum(partial[:rest])
+    return total + max(rest - len(partial), 0) * floor
+
+
+def exact_weights(instance: PlacementInstance, row: int) -> tuple[list[int], int]:
+    whole, floor, denominator = instance.exact_loads
+    return [max(int(a), floor) for a in whole[row].tolist()], denominator
+
+
+def alone(instance: PlacementInstance, row: int, expert: int) -> Fraction:
+    """One expert on as many GPUs as can share it, the fastest ones."""
+    whole, floor, denominator = instance.exact_loads
+    load = int(whole[row, expert])
+    speeds = sorted(
+        (Fraction(s) for s, count in zip(instance.speed, instance.slots, strict=True) if count), reverse=True
+    )
+    speeds = speeds[: most_replicas(instance)]
+    per_replica = instance.floor_rule == "per_replica"
+    floor_cost = Fraction(floor if per_replica else 0, denominator) / speeds[0]  # per expert, replicas share the floor
+    weight = Fraction(load if per_replica else max(load, floor), denominator)
+    if instance.split == "free":
+        return max(weight / sum(speeds), floor_cost)
+    if not instance.distinct:  # several replicas on the fastest GPU: only the share of one piece is sure
+        return max(weight / most_replicas(instance) / speeds[0], floor_cost)
+    # r equal pieces on r different GPUs: the slowest of them decides, at best the r-th fastest
+    return max(min(weight / (r * speed) for r, speed in enumerate(speeds, start=1)), floor_cost)
+
+
+def largest(instance: PlacementInstance, row: int) -> Fraction:
+    """Smallest possible largest replica: below it more replicas are needed than there are slots."""
+    whole, floor, denominator = instance.exact_loads
+    per_replica = instance.floor_rule == "per_replica"
+    loads = [int(a) if per_replica else max(int(a), floor) for a in whole[row].tolist()]
+    most = most_replicas(instance)
+    guess = instance.loads[row] if per_replica else instance.weights[row]
+    counts = greedy_counts(guess[None, :].astype(np.float64), instance.num_slots, most)[0].tolist()
+    top = max(map(Fraction, loads, counts))
+    if top > 0:  # a largest piece below `top` needs at least floor(load / top) + 1 replicas of each expert
+        needed = [load * top.denominator // top.numerator + 1 for load in loads]
+        if sum(needed) <= instance.num_slots and max(needed) <= most:  # rounding misled the greedy counts
+            top = _least_largest(loads, instance.num_slots, most)
+    value = max(top, Fraction(floor)) if per_replica else top
+    return value / denominator / Fraction(max(instance.speed))
+
+
+def _least_largest(loads: list[int], num_slots: int, most: int) -> Fraction:
+    """The greedy rule in fractions: the largest piece gets the next slot, until it may not have one more."""
+    counts = [1] * len(loads)
+    heap = [(-Fraction(load), expert) for expert, load in enumerate(loads)]
+    heapq.heapify(heap)
+    for _ in range(num_slots - len(loads)):
+        expert = heap[0][1]
+        if counts[expert] == most:
+            break
+        counts[expert] += 1
+        heapq.heapreplace(heap, (-Fraction(loads[expert], counts[expert]), expert))
+    return -heap[0][0]
