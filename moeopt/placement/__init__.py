@@ -48,6 +48,10 @@ def _raw(instance: PlacementInstance) -> str | None:
 
 
 def _searched(instance: PlacementInstance) -> str | None:
+    return search.applies(instance) or _unknown(instance, search.KNOWS)
+
+
+def _proved(instance: PlacementInstance) -> str | None:
     return search.applies(instance) or _unknown(instance)
 
 
@@ -60,7 +64,7 @@ for _method in (
     Method("eplb_raw", eplb.eplb_raw, "the public rule to the slot, in float32", "baseline", _raw),
     Method("fold", fold.fold, "two slots a GPU: heaviest with lightest", "heuristic", _two_slots),
     Method("search", search.search, "counts and packing together, never worse than eplb", "heuristic", _searched),
-    Method("exact", exact.solve_exact, "search, then a mixed-integer programme", "exact when it ends", _searched),
+    Method("exact", exact.solve_exact, "search, then a mixed-integer programme", "exact when it ends", _proved),
     Method("auto", exact.solve_auto, "search; exact where a layer is small and open", "as reached", _searched),
 ):
     house(_method)

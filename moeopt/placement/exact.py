@@ -212,7 +212,8 @@ AUTO_NODES = 1_000
 def solve_auto(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
     """Search to a certified gap (0.1 % by default); small layers that it leaves open go to the exact programme."""
     outcome = search.search(instance, context)
-    if instance.num_experts * instance.num_gpus > AUTO_SIZE or outcome.stop in (Stop.INTERRUPTED, Stop.TIME):
+    small = instance.num_experts * instance.num_gpus <= AUTO_SIZE and not instance.extras
+    if not small or outcome.stop in (Stop.INTERRUPTED, Stop.TIME):
         return outcome
     limits = context.limits
     nodes = AUTO_NODES if limits.nodes is None else limits.nodes
