@@ -57,7 +57,8 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
         if pinned > instance.slots[gpu]:
             message = f"{pinned} experts are pinned to GPU {gpu}, which has {instance.slots[gpu]} slots"
             found.append({"rule": "pin, slots", "message": message, "shortfall": pinned - instance.slots[gpu]})
-    if not found and instance.constrained:
+    several = max(instance.min_replicas) > 1 or instance.survive_nodes > 0
+    if not found and (instance.constrained or several):
         from moeopt.placement.feasible import fill_conflicts
 
         found.extend(fill_conflicts(instance))
