@@ -6,6 +6,7 @@ import numpy as np
 
 from moeopt.kernels import enumerate, packing, settle
 from moeopt.kernels._jit import KERNELS, has_numba
+from moeopt.kernels.largest import largest
 
 
 def warmup() -> list[str]:
@@ -42,6 +43,9 @@ def load_search() -> None:
         1,
     )
     held = np.array([0, 1, 0, 2], dtype=np.int64)
+    one, order = np.ones((1, 3), dtype=np.int64), np.arange(3)[None, :]
+    room, equal = np.array([2, 2]), np.zeros(0)
+    largest(loads[None, :], order, one, room, equal, True, np.full((1, 4), -1, dtype=np.int32))
     rng = np.array([7], dtype=np.int64)
     packing.improve(layer, held, held.copy(), 0.0, 2, 1e3, packing.remember(2.5, 0.0), rng)
     ones = np.ones(3, dtype=np.int64)

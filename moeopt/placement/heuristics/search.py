@@ -132,17 +132,25 @@ class _Run:
     def _deepen_layer(self, row: int) -> None:
         if self._certified(row):
             return
-        self.bounds[row] = lower.tighten(self.instance, self.bounds[row], row, float(self.cost[row]), self.gap)
-        if self._certified(row):
-            return
         every = np.arange(self.instance.num_experts)
         part = part_of(self.instance, row, every, list(range(self.instance.num_gpus)), self.rule)
+        if self._held_up(part, row):
+            self.bounds[row] = lower.tighten(self.instance, self.bounds[row], row, float(self.cost[row]), self.gap)
+            if self._certified(row):
+                return
         found = self._deepen(part, self.held[row], self._goal(row), row)
         if found.cost * self.scale[row] < self.cost[row]:
             self.held[row], self.cost[row] = found.held, found.cost * self.scale[row]
             self._incumbent()
         if found.cost > self._goal(row) and self.stop is not Stop.TIME:
             self.stop = Stop.TIME if found.out_of_time else Stop.ITERATIONS
+
+    def _held_up(self, part: Part, row: int) -> bool:
+        """Whether the counts of the incumbent keep it from the goal, or few slots may: then the bound can be low."""
+        if not countable(part) or part.slots[0] < 5:
+            return True
+        counts = np.bincount(self.held[row], minlength=len(part.loads))
+        return number_of(part, counts) > self._goal(row)
 
     def _deepen_nodes(self, row: int) -> None:
         """Search the nodes of one deal after another; a set of experts is searched once per layer and kind of node."""
