@@ -30,7 +30,8 @@ PINNED, FORBIDDEN = 1, 2
 EPSILON = 1e-12
 PATIENCE = 32.0
 """Kicks in vain after which the threshold moves closer to the incumbent."""
-FIRST_STEP, LEAST_STEP = 2e-3, 1e-4
+FIRST_STEP, LEAST_STEP = 3e-2, 1e-4
+"""How far below the incumbent the threshold lies: far at first, so that nearly full GPUs count as well."""
 
 
 class Layer(NamedTuple):
@@ -39,7 +40,9 @@ class Layer(NamedTuple):
     ``loads`` (E,) scaled, with empty slots allowed (E + 1,), the last one -1; ``floor`` least cost of a replica,
     scaled; ``gpu`` (S,) GPU of each slot; ``start`` (G + 1,) first slots; ``pace`` (G,) reciprocal speeds; ``rule``
     (E, G) 0, `PINNED` or `FORBIDDEN`, (0, 0) when there are none; ``distinct`` no doubles on a GPU; ``most`` replicas
-    of an expert; ``empty`` id of the empty expert, or -1.
+    of an expert; ``empty`` id of the empty expert, or -1; ``base`` (G,) load that every GPU has whatever it holds, at
+    speed 1, scaled; ``least`` (E,) replicas an expert keeps; ``home`` (G,) node of each GPU, from 0, and ``spread``
+    nodes an expert keeps replicas on, 1 when there is no such rule.
     """
 
     loads: Floats
@@ -51,13 +54,18 @@ class Layer(NamedTuple):
     distinct: bool
     most: int
     empty: int
+    base: Floats
+    least: Ints
+    home: Ints
+    spread: int
 
 
 class State(NamedTuple):
     """What the search changes, and its scratch space.
 
     ``held`` (S,) expert in each slot; ``counts`` (E,) replicas; ``unit`` (E,) cost of one replica; ``on`` (E, G)
-    replicas on a GPU; ``where`` (E, most) slots of an expert; ``rank`` (S,) place of a slot in ``where``; ``total``
+    replicas on a GPU; ``where`` (E, most) slots of an expert; ``rank`` (S,) place of a slot in ``where``; ``inside``
+    (E, N) replicas on a node and ``nodes`` (E,) nodes with any, (0, 0) and (0,) without a rule on nodes; ``total``
     (G,) loads.
     """
 
@@ -67,6 +75,8 @@ class State(NamedTuple):
     on: Ints
     where: Ints
     rank: Ints
+    inside: Ints
+    nodes: Ints
     total: Floats
     shift: Floats
     height: Floats
@@ -125,6 +135,11 @@ def add(layer: Layer, state: State, expert: int, slot: int) -> None:
         state.where[expert, state.counts[expert]] = slot
         state.rank[slot] = state.counts[expert]
     state.counts[expert] += 1
+    if layer.spread > 1:
+        at = layer.home[layer.gpu[slot]]
+        state.inside[expert, at] += 1
+        if state.inside[expert, at] == 1:
+            state.nodes[expert] += 1
     state.unit[expert] = piece(layer.loads[expert], state.counts[expert], layer.floor)
 
 
@@ -138,19 +153,41 @@ def remove(layer: Layer, state: State, slot: int) -> None:
         last = state.where[expert, state.counts[expert]]
         state.where[expert, state.rank[slot]] = last
         state.rank[last] = state.rank[slot]
+    if layer.spread > 1:
+        at = layer.home[layer.gpu[slot]]
+        state.inside[expert, at] -= 1
+        if state.inside[expert, at] == 0:
+            state.nodes[expert] -= 1
     state.unit[expert] = piece(layer.loads[expert], state.counts[expert], layer.floor)
 
 
 @jit
 def weigh(layer: Layer, state: State) -> float:
     """Load of every GPU from scratch; the largest cost."""
-    state.total[:] = 0.0
+    state.total[:] = layer.base
     for slot in range(state.held.shape[0]):
         state.total[layer.gpu[slot]] += state.unit[state.held[slot]]
     top = 0.0
     for g in range(layer.pace.shape[0]):
         top = max(top, state.total[g] * layer.pace[g])
     return top
+
+
+@jit
+def too_close(layer: Layer, state: State, expert: int, leaves: int, enters: int) -> bool:
+    """Whether an expert that leaves one GPU, for another or for none (-1), would lie on too few nodes."""
+    if layer.spread < 2 or expert == layer.empty:
+        return False
+    old = layer.home[leaves]
+    new = layer.home[enters] if enters >= 0 else -1
+    if old == new:
+        return False
+    nodes = state.nodes[expert]
+    if state.inside[expert, old] == 1:
+        nodes -= 1
+    if new >= 0 and state.inside[expert, new] == 0:
+        nodes += 1
+    return bool(nodes < layer.spread and nodes < state.nodes[expert])
 
 
 @jit
@@ -173,7 +210,7 @@ def may_swap(layer: Layer, state: State, first: int, second: int) -> bool:
             return False
         if layer.rule[two, b] == PINNED and state.on[two, b] == 1:
             return False
-    return True
+    return not (too_close(layer, state, one, a, b) or too_close(layer, state, two, b, a))
 
 
 @jit
@@ -181,7 +218,7 @@ def may_change(layer: Layer, state: State, slot: int, to: int) -> bool:
     """Whether `slot` may change over to expert `to`."""
     out = state.held[slot]
     home = layer.gpu[slot]
-    if out == to or (out != layer.empty and state.counts[out] < 2):
+    if out == to or (out != layer.empty and state.counts[out] <= layer.least[out]):
         return False
     if to != layer.empty and (state.counts[to] >= layer.most or (layer.distinct and state.on[to, home] > 0)):
         return False
@@ -190,7 +227,7 @@ def may_change(layer: Layer, state: State, slot: int, to: int) -> bool:
             return False
         if layer.rule[out, home] == PINNED and state.on[out, home] == 1:
             return False
-    return True
+    return not too_close(layer, state, out, home, -1)
 
 
 @jit
@@ -332,14 +369,14 @@ def best_transfer(layer: Layer, state: State, hot: int, threshold: float) -> flo
             # turn 0: one more copy of `inside` elsewhere relieves the hot GPU; turn 1: it gives its slot away
             if inside == layer.empty or (state.counts[inside] >= layer.most and turn == 0):
                 continue
-            if state.counts[inside] < 2 and turn == 1:
+            if turn == 1 and inside != layer.empty and state.counts[inside] <= layer.least[inside]:
                 continue
             for other in range(state.held.shape[0] if turn == 0 else state.counts.shape[0]):
                 slot = other if turn == 0 else first
                 to = inside if turn == 0 else other
                 out = state.held[slot]
                 home = layer.gpu[slot]
-                if (turn == 0 and home == hot) or (out != layer.empty and state.counts[out] < 2):
+                if (turn == 0 and home == hot) or (out != layer.empty and state.counts[out] <= layer.least[out]):
                     continue
                 now = state.total[home]
                 guess = state.height[home] + state.relief[to] - state.strain[out]
@@ -449,6 +486,7 @@ def improve(
     num_slots = base.shape[0]
     num_gpus = layer.pace.shape[0]
     num_experts = layer.loads.shape[0]
+    num_nodes = layer.home.max() + 1 if layer.spread > 1 else 0
     state = State(
         base.copy(),
         np.zeros(num_experts, np.int64),
@@ -456,6 +494,8 @@ def improve(
         np.zeros((num_experts, num_gpus), np.int64),
         np.zeros((num_experts, layer.most + 1), np.int64),
         np.zeros(num_slots, np.int64),
+        np.zeros((num_experts, num_nodes) if layer.spread > 1 else (0, 0), np.int64),
+        np.zeros(num_experts if layer.spread > 1 else 0, np.int64),
         np.zeros(num_gpus, np.float64),
         np.zeros(num_gpus, np.float64),
         np.zeros(num_gpus, np.float64),

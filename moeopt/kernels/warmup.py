@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from moeopt.kernels import enumerate, moving, packing, windows
+from moeopt.kernels import enumerate, moving, packing, settle, windows
 from moeopt.kernels._jit import KERNELS, has_numba
+from moeopt.kernels.largest import largest
 
 
 def warmup() -> list[str]:
@@ -26,7 +27,7 @@ def warmup() -> list[str]:
 
 
 def load_search() -> None:
-    """Compile the deep search, or load it from the cache, by a search of three experts on two GPUs."""
+    """Compile both searches, or load them from the cache, by a search of three experts on two GPUs."""
     loads = np.array([3.0, 2.0, 1.0])
     layer = packing.Layer(
         loads,
@@ -38,9 +39,20 @@ def load_search() -> None:
         True,
         2,
         -1,
+        np.zeros(2),
+        np.ones(3, dtype=np.int64),
+        np.zeros(2, dtype=np.int64),
+        1,
     )
     held = np.array([0, 1, 0, 2], dtype=np.int64)
-    packing.improve(layer, held, held.copy(), 0.0, 2, 1e3, packing.remember(2.5, 0.0), np.array([7], dtype=np.int64))
+    one, order = np.ones((1, 3), dtype=np.int64), np.arange(3)[None, :]
+    room, equal = np.array([2, 2]), np.zeros(0)
+    largest(loads[None, :], order, one, room, equal, True, np.full((1, 4), -1, dtype=np.int32))
+    rng = np.array([7], dtype=np.int64)
+    packing.improve(layer, held, held.copy(), 0.0, 2, 1e3, packing.remember(2.5, 0.0), rng)
+    ones = np.ones(3, dtype=np.int64)
+    counts = np.array([2, 1, 1], dtype=np.int64)
+    settle.settle(loads, 0.0, counts, counts.copy(), ones, 2, 2, 2, 0.0, 2, settle.forget(), rng)
 
 
 def load_windows() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from moeopt.placement.damage import FLOW_PAIRS, fewest_moves, running
-from moeopt.placement.flow import fewest_new
+from moeopt.placement.feasible import hosts
 from moeopt.placement.lasting import replica_conflicts
 from moeopt.placement.shape import slots_of_nodes
 
@@ -64,7 +64,8 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
         found.extend(replica_conflicts(instance))
     if not found:
         found.extend(_budget(instance))
-    if not found and instance.constrained:
+    several = max(instance.min_replicas) > 1 or instance.survive_nodes > 0
+    if not found and (instance.constrained or (several and instance.hierarchical)):
         from moeopt.placement.feasible import fill_conflicts
 
         found.extend(fill_conflicts(instance))
@@ -116,7 +117,7 @@ def _fewest_by_flow(instance: PlacementInstance) -> list[int] | None:
     if instance.current is None or instance.hierarchical or instance.num_experts * instance.num_gpus > FLOW_PAIRS:
         return None
     known = [running(instance, layer).known for layer in range(instance.num_layers)]
-    counts = [fewest_new(instance, there) for there in known]
+    counts = [hosts(instance, cost=(~there).astype(float)) for there in known]
     return [int(((c > 0) & ~there).sum()) for c, there in zip(counts, known, strict=True) if c is not None]
 
 

@@ -242,10 +242,10 @@ def solve_auto(instance: PlacementInstance, context: Context) -> Outcome[Placeme
 
     With a time limit, what the search leaves open gets the configuration bound in the time that is left.
     """
-    if instance.exact_base is not None and not instance.windows:
+    if instance.exact_base is not None and not instance.windows and len(set(instance.speed)) == 1:
         return search.with_base(instance, solve_auto(instance.bare, context))
     limits, deadline = context.limits, context.deadline
-    small = instance.num_experts * instance.num_gpus <= AUTO_SIZE
+    small = instance.num_experts * instance.num_gpus <= AUTO_SIZE and not instance.engine_split
     provable = deadline.limited and not small and configuration.searched(instance, 0)
     inner = context
     if provable:

@@ -1,4 +1,4 @@
-"""Whether any plan keeps the rules on replicas, nodes, pins and slots, and the one with the fewest new pairs: flows.
+"""Whether any plan keeps the rules on replicas, nodes, pins and slots: a maximum flow, with the number that is short.
 
 Expert ``e`` sends ``f + 1`` units through arcs of capacity 1 to different nodes and the rest of what it needs freely;
 from (expert, node) an arc of capacity 1 (``distinct``) goes to every GPU of the node, which takes its slots. Groups on
@@ -106,49 +106,3 @@ def pair_limits(instance: PlacementInstance) -> tuple[Ints, Ints]:
     for expert, gpu in instance.pin:
         low[expert, gpu] = 1
     return np.minimum(low, high), high
-
-
-def fewest_new(instance: PlacementInstance, known: NDArray[np.bool_]) -> Ints | None:
-    """(E, G) replicas of a plan that keeps the rules (groups aside) with the fewest pairs that are not `known`.
-
-    The linear programme of the flow at cost 1 for every new pair; its corners are whole. ``None``: no plan exists.
-    """
-    from scipy import sparse
-    from scipy.optimize import linprog
-
-    experts, gpus = instance.num_experts, instance.num_gpus
-    low, high = pair_limits(instance)
-    pairs = experts * gpus
-    per_expert = sparse.kron(sparse.eye(experts), np.ones((1, gpus)))
-    per_gpu = sparse.kron(np.ones((1, experts)), sparse.eye(gpus))
-    slots = np.array(instance.slots, dtype=float)
-    least = np.array(instance.min_replicas, dtype=float)
-    bounds = np.stack([low.ravel(), high.ravel()], axis=1).astype(float)
-    cost = (~known).astype(float).ravel()
-    upper, at_most = [-per_expert], [-least]
-    equal: list[Any] = []
-    exactly: list[Any] = []
-    (equal if instance.fill == "all" else upper).append(per_gpu)
-    (exactly if instance.fill == "all" else at_most).append(slots)
-    if instance.survive_nodes:
-        homes = len(instance.node_ids)
-        home = np.searchsorted(np.array(instance.node_ids), np.array(instance.node))
-        on_node = sparse.csr_array((np.ones(gpus), (home, np.arange(gpus))), shape=(homes, gpus))
-        seen = sparse.kron(sparse.eye(experts), on_node)
-        upper = [sparse.hstack([block, sparse.csr_array((block.shape[0], experts * homes))]) for block in upper]
-        equal = [sparse.hstack([block, sparse.csr_array((block.shape[0], experts * homes))]) for block in equal]
-        upper.append(sparse.hstack([-seen, sparse.eye(experts * homes)]))
-        at_most.append(np.zeros(experts * homes))
-        one = sparse.kron(sparse.eye(experts), np.ones((1, homes)))
-        upper.append(sparse.hstack([sparse.csr_array((experts, pairs)), -one]))
-        at_most.append(np.full(experts, -float(instance.survive_nodes + 1)))
-        bounds = np.concatenate([bounds, np.tile([0.0, 1.0], (experts * homes, 1))])
-        cost = np.concatenate([cost, np.zeros(experts * homes)])
-    rows: dict[str, Any] = {"A_ub": sparse.vstack(upper), "b_ub": np.concatenate(at_most)}
-    if equal:
-        rows |= {"A_eq": sparse.vstack(equal), "b_eq": np.concatenate(exactly)}
-    answer = linprog(cost, bounds=bounds, method="highs-ds", **rows)
-    if answer.status != 0:
-        return None
-    counts: Ints = np.rint(answer.x[:pairs]).astype(np.int64).reshape(experts, gpus)
-    return counts

@@ -47,7 +47,7 @@ def _equal(instance: PlacementInstance) -> str | None:
 
 
 def _searched(instance: PlacementInstance) -> str | None:
-    return search.applies(instance) or _unknown(instance)
+    return search.applies(instance) or _unknown(instance, search.KNOWS)
 
 
 def _repaired(instance: PlacementInstance) -> str | None:

@@ -221,8 +221,10 @@ def reference(instance: PlacementInstance) -> Mapping[str, Any]:
 def _bounds(
     instance: PlacementInstance, judged: verify.Evaluation, outcome: Outcome[Placement], context: Context
 ) -> list[LayerBound]:
-    """The method's own bounds or the cheap ones, tightened where a gap is left that matters and time allows."""
+    """The method's own bounds or the cheap ones, tightened where a gap matters to method or caller and time allows."""
     floors = list(outcome.bounds) if outcome.bounds is not None else bounds.cheap(instance)
+    if outcome.bounds is None and context.limits.gap is None:
+        return floors  # a baseline that asked for no gap is not made to wait for one
     gap = context.limits.gap if context.limits.gap is not None else 0.001
     for row, top in enumerate(judged.max_load):
         if context.deadline.passed():

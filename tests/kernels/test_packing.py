@@ -101,6 +101,10 @@ def test_interpreted_throughout_takes_the_same_steps_as_compiled() -> None:
         True,
         4,
         -1,
+        np.zeros(4),
+        np.ones(12, dtype=np.int64),
+        np.zeros(4, dtype=np.int64),
+        1,
     )
     outcomes = []
     for run in (packing.improve, packing.improve.plain()):

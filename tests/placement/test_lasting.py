@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from moeopt import placement
 from moeopt.placement import Placement, PlacementInstance, conflicts, exact, faults
-from moeopt.placement.flow import fewest_new, shortfall
+from moeopt.placement.feasible import hosts
+from moeopt.placement.flow import shortfall
 from moeopt.placement.lasting import lost_if, survival
 from moeopt.result import Status
 from tests import oracles
@@ -69,7 +70,7 @@ def test_fewest_new_pairs_are_those_of_all_plans(instance: PlacementInstance, da
         return
     bits = data.draw(st.lists(st.booleans(), min_size=16, max_size=16))
     known = np.array(bits)[: instance.num_experts * instance.num_gpus].reshape(instance.num_experts, instance.num_gpus)
-    counts = fewest_new(instance, known)
+    counts = hosts(instance, cost=(~known).astype(float))
     assert counts is not None
     fewest = min(
         sum(not known[expert, gpu] for gpu, held in enumerate(on) for expert in set(held))

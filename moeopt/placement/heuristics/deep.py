@@ -26,7 +26,9 @@ CHUNK_COMPILED, CHUNK_INTERPRETED = 32, 1
 class Part:
     """One flat problem in its own ids: loads, GPUs and rules, as floats divided by one scale.
 
-    ``loads`` (E,), ``floor`` least cost of a replica, ``slots`` and ``speed`` per GPU, ``rule`` (E, G) or (0, 0).
+    ``loads`` (E,), ``floor`` least cost of a replica, ``slots`` and ``speed`` per GPU, ``rule`` (E, G) or (0, 0);
+    where there are such rules, ``base`` (G,) constant load of each GPU, ``least`` (E,) replicas at least, ``node`` of
+    each GPU and ``spread`` nodes that every expert lies on.
     """
 
     loads: NDArray[np.float64]
@@ -36,22 +38,41 @@ class Part:
     rule: NDArray[np.int8]
     distinct: bool
     may_be_empty: bool
+    base: tuple[float, ...] = ()
+    least: tuple[int, ...] = ()
+    node: tuple[int, ...] = ()
+    spread: int = 1
+
+    @property
+    def most(self) -> int:
+        """Largest number of replicas of an expert."""
+        usable, num_slots = sum(count > 0 for count in self.slots), sum(self.slots)
+        return max(min(usable, num_slots) if self.distinct else num_slots - len(self.loads) + 1, 1)
+
+    @property
+    def smallest(self) -> NDArray[np.int64]:
+        """(E,) replicas of each expert at least."""
+        least = np.array(self.least or (1,) * len(self.loads), dtype=np.int64)
+        return np.maximum(least, self.spread)
 
     def layer(self) -> packing.Layer:
         """The kernel's view."""
         slots = np.array(self.slots, dtype=np.int64)
-        num_experts, num_slots = len(self.loads), int(slots.sum())
+        num_experts = len(self.loads)
         loads, rule, empty = self.loads, self.rule, -1
         if self.may_be_empty:
             loads, empty = np.append(loads, -1.0), num_experts
             if rule.size:
                 rule = np.vstack([rule, np.zeros((1, len(slots)), dtype=np.int8)])
-        usable = int((slots > 0).sum())
-        most = max(min(usable, num_slots) if self.distinct else num_slots - num_experts + 1, 1)
         gpu = np.repeat(np.arange(len(slots)), slots)
         start = np.concatenate([[0], np.cumsum(slots)])
         pace = 1.0 / np.array(self.speed)
-        return packing.Layer(loads, self.floor, gpu, start, pace, rule, self.distinct, most, empty)
+        base = np.array(self.base or (0.0,) * len(slots))
+        least = np.append(self.smallest, 0) if self.may_be_empty else self.smallest
+        home = np.unique(self.node or (0,) * len(slots), return_inverse=True)[1].astype(np.int64)
+        return packing.Layer(
+            loads, self.floor, gpu, start, pace, rule, self.distinct, self.most, empty, base, least, home, self.spread
+        )
 
     def cost(self, held: NDArray[np.int64]) -> float:
         """Largest cost of a GPU when `held` (S,) sits in the slots."""
@@ -60,6 +81,7 @@ class Part:
         counts = np.bincount(held[filled], minlength=len(self.loads))
         pieces = np.maximum(self.loads / np.maximum(counts, 1), self.floor)
         totals = np.bincount(gpu[filled], weights=pieces[held[filled]], minlength=len(self.slots))
+        totals = totals + np.array(self.base or 0.0)
         return float((totals / np.array(self.speed)).max())
 
 

@@ -16,7 +16,8 @@ from moeopt.errors import NotApplicable
 from moeopt.kernels.knapsack import choose
 from moeopt.limits import Deadline
 from moeopt.placement.damage import FLOW_PAIRS, Running, describe, fewest_moves, homes, running, said
-from moeopt.placement.flow import MOST_PAIRS, fewest_new
+from moeopt.placement.feasible import hosts
+from moeopt.placement.flow import MOST_PAIRS
 from moeopt.placement.heuristics.patch import GAIN, Change, Patch, least_replicas, where_allowed
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
@@ -153,7 +154,7 @@ class _Run:
         instance = self.instance
         counts = None
         if not instance.hierarchical and self.allowed.size <= MOST_PAIRS:
-            counts = fewest_new(instance, before.known)
+            counts = hosts(instance, cost=(~before.known).astype(float))
         if counts is None:
             raise NotApplicable(
                 f"layer {instance.layers[layer]}: no repair was found that keeps groups, pins and least replicas at "

@@ -1,8 +1,9 @@
 """The search: counts and packing together, from several starts, `eplb` among them, so never worse than any of them.
 
 Stage one is numpy, batched over layers: the baselines. Stage two takes each layer's best start and deepens it with the
-kernel of `moeopt.kernels.packing` until a lower bound certifies the gap, or the iteration limit is reached. Where
-groups are kept on nodes, deals of groups to nodes are tried in order of their bound and each node is searched alone.
+kernel of `moeopt.kernels.packing` until a lower bound certifies the gap, or the iteration limit is reached; where the
+counts alone keep a start from that, counts are searched first. Where groups are kept on nodes, deals of groups to
+nodes are tried in order of their bound and each node is searched alone.
 """
 
 from __future__ import annotations
@@ -12,17 +13,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.kernels.counts import greedy_counts
 from moeopt.kernels.loads import gpu_loads
-from moeopt.kernels.lpt import pack
-from moeopt.kernels.packing import FORBIDDEN, PINNED
 from moeopt.limits import Deadline
 from moeopt.placement import bounds as lower
 from moeopt.placement import deals
-from moeopt.placement.feasible import allowed_pairs, fill
-from moeopt.placement.heuristics import eplb, fold
-from moeopt.placement.heuristics.deep import Engine, Found, Part, deepen, engine
-from moeopt.placement.heuristics.doubles import replace_doubles
+from moeopt.placement.heuristics import eplb, nodes
+from moeopt.placement.heuristics.count_first import CountFirst, count_first, countable, number_of
+from moeopt.placement.heuristics.deep import ROUNDS, WORK, Engine, Found, Part, deepen, engine
+from moeopt.placement.heuristics.parts import part_of, rules_of, scale_of
+from moeopt.placement.heuristics.starts import starts
 from moeopt.placement.heuristics.windowed import search_windows
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
@@ -30,17 +29,18 @@ from moeopt.registry import Context, Outcome
 from moeopt.result import MACHINE_NOTE, Stop
 
 DEFAULT_GAP = 0.001
-MOST_TRIED_DEALS = 8
+KNOWS = frozenset({"min_replicas", "survive_nodes", "base"})
+"""Further rules that the search keeps."""
+SHORT = 3
+"""Short searches before a long one; each has a tenth of the rounds and of the work."""
+NEAR, CLOSE = 1e-4, 2e-3
+"""How close to the number of its counts a packing need come to be finished, and to need no other start."""
 
 
 def applies(instance: PlacementInstance) -> str | None:
-    """Pins are searched flat only, constant loads on GPUs that are alike, several windows with even parts."""
-    if instance.exact_base is not None and not instance.windows and len(set(instance.speed)) > 1:
-        return "constant loads of shared experts on GPUs of unequal speed are not searched; leave shared or speed out"
+    """Several windows are searched with even parts only."""
     if instance.windows and instance.split != "even":
         return f"several windows are planned with split even; {instance.split} is for one window"
-    if instance.hierarchical and instance.constrained:
-        return "groups on nodes and pins or prohibitions cannot be kept at once yet; leave one of them out"
     return None
 
 
@@ -48,7 +48,9 @@ def search(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
     """Search every layer down to the gap limit (0.1 % by default) or to the iteration limit."""
     if instance.windows:
         return search_windows(instance, context, search)
-    if instance.exact_base is not None:  # equal on all GPUs, so it changes no plan, and what is proved is lifted
+    if (
+        instance.exact_base is not None and len(set(instance.speed)) == 1
+    ):  # equal on all GPUs, so it changes no plan, and what is proved is lifted
         return with_base(instance, search(instance.bare, context))
     run = _Run(instance, context)
     try:
@@ -94,36 +96,20 @@ class _Run:
         gap = self.context.limits.gap
         self.gap = DEFAULT_GAP if gap is None else gap
         self.slack = max(self.gap * (1 - 1e-6), 5e-10)
-        self.scale = np.array([float(value) for value in self.instance.ideal])
-        self.scale[self.scale == 0] = 1.0
-        self.rule = _rules(self.instance)
+        self.scale = np.array([scale_of(self.instance, row) for row in range(self.instance.num_layers)])
+        self.rule = rules_of(self.instance)
         self.notes.extend(self.instance.notes)
 
     def stage_one(self) -> None:
         """The best of the baselines, layer by layer."""
         instance = self.instance
-        starts: list[NDArray[np.int64]] = []
+        plans = starts(instance, self.context.deadline)
         if self.context.warm_start is not None:
-            starts.append(self.context.warm_start.slot_expert.astype(np.int64))
-        if instance.constrained:
-            row = fill(instance)
-            assert row is not None  # `conflicts` has looked
-            starts.append(np.tile(row, (instance.num_layers, 1)))
-        else:
-            starts.append(_repaired(instance, eplb.balanced(instance, avoid_doubles=False)))
-            in_time = not self.context.deadline.passed()
-            if instance.distinct and in_time:
-                starts.append(_repaired(instance, eplb.balanced(instance, avoid_doubles=True)))
-            if instance.fill == "at_most" and not instance.hierarchical and in_time:
-                ones = np.ones(instance.weights.shape, dtype=np.int64)
-                alone = pack(instance.weights, ones, instance.slots, instance.speed, distinct=False)
-                starts.append(alone.astype(np.int64))
-            if fold.applies(instance) is None and in_time:
-                starts.append(_repaired(instance, fold.folded(instance)))
-        self.held = starts[0]
-        self.cost = self._costs(starts[0])
+            plans.insert(0, self.context.warm_start.slot_expert.astype(np.int64))
+        self.held = plans[0]
+        self.cost = self._costs(plans[0])
         self.begun = True
-        for other in starts[1:]:
+        for other in plans[1:]:
             cost = self._costs(other)
             better = cost < self.cost
             self.held = np.where(better[:, None], other, self.held)
@@ -166,10 +152,12 @@ class _Run:
     def _deepen_layer(self, row: int) -> None:
         if self._certified(row):
             return
-        self.bounds[row] = lower.tighten(self.instance, self.bounds[row], row, float(self.cost[row]), self.gap)
-        if self._certified(row):
-            return
-        part = self._part(row, np.arange(self.instance.num_experts), list(range(self.instance.num_gpus)))
+        every = np.arange(self.instance.num_experts)
+        part = part_of(self.instance, row, every, list(range(self.instance.num_gpus)), self.rule)
+        if self._held_up(part, row):
+            self.bounds[row] = lower.tighten(self.instance, self.bounds[row], row, float(self.cost[row]), self.gap)
+            if self._certified(row):
+                return
         found = self._deepen(part, self.held[row], self._goal(row), row)
         if found.cost * self.scale[row] < self.cost[row]:
             self.held[row], self.cost[row] = found.held, found.cost * self.scale[row]
@@ -177,24 +165,32 @@ class _Run:
         if found.cost > self._goal(row) and self.stop is not Stop.TIME:
             self.stop = Stop.TIME if found.out_of_time else Stop.ITERATIONS
 
+    def _held_up(self, part: Part, row: int) -> bool:
+        """Whether the counts of the incumbent keep it from the goal, or few slots may: then the bound can be low."""
+        if not countable(part) or part.slots[0] < 5:
+            return True
+        counts = np.bincount(self.held[row], minlength=len(part.loads))
+        return number_of(part, counts) > self._goal(row)
+
     def _deepen_nodes(self, row: int) -> None:
-        """Search the nodes of one deal after another; a set of groups is searched once per layer."""
+        """Search the nodes of one deal after another; a set of experts is searched once per layer and kind of node."""
         instance = self.instance
-        members = deals.group_members(instance)
-        known: dict[tuple[object, ...], Found] = {}
-        for bound, deal in self._deals(row):
-            if self._certified(row) or bound >= self.cost[row] * (1 - self.gap):
+        known: dict[tuple[object, ...], Found | None] = {}
+        for deal in nodes.promising(instance, self.ranked[row] if self.ranked else None, self.held[row]):
+            if self._certified(row) or deal.bound >= self.cost[row] * (1 - self.gap):
                 break
             held = np.empty(instance.num_slots, dtype=np.int64)
             worst = 0.0
-            for node, groups in zip(instance.node_ids, deal, strict=True):
-                gpus = deals.gpus_of_node(instance, node)
-                experts = members[list(groups)].ravel()
-                part = self._part(row, experts, gpus)
-                same = (groups, part.slots, part.speed)  # nodes that are alike may have their GPUs in another order
+            for experts, gpus in deal.shares:
+                part = part_of(instance, row, experts, gpus, self.rule)
+                # nodes that are alike may have their GPUs in another order
+                same = (experts.tobytes(), part.slots, part.speed, part.rule.tobytes(), part.base)
                 if same not in known:
-                    known[same] = self._search_node(part, max(bound, float(self.bounds[row].value)), row)
+                    known[same] = self._search_node(part, max(deal.bound, float(self.bounds[row].value)), row)
                 found = known[same]
+                if found is None:
+                    worst = np.inf
+                    break
                 worst = max(worst, found.cost)
                 held[eplb.slots_of(instance, gpus)] = np.append(experts, -1)[found.held]
             if worst * self.scale[row] < self.cost[row]:
@@ -203,71 +199,69 @@ class _Run:
         if not self._certified(row) and self.stop is not Stop.TIME:
             self.stop = Stop.TIME if self.share.passed() else Stop.ITERATIONS
 
-    def _deals(self, row: int) -> list[tuple[float, deals.Deal]]:
-        """The most promising deals of a layer with their bounds; where they cannot be listed, the incumbent's own."""
-        instance = self.instance
-        if not self.ranked:
-            return [(0.0, self._deal_of(row))]
-        ranked = self.ranked[row]
-        subsets = deals.subsets(instance)
-        value = dict(zip(subsets, ranked.subset_values, strict=True))
-        everything = deals.all_deals(len(set(instance.groups or ())), len(instance.node_ids))
-        tried = [everything[place] for place in ranked.order[:MOST_TRIED_DEALS]]
-        return [(float(max(value[groups] for groups in deal)), deal) for deal in tried]
-
-    def _search_node(self, part: Part, floor: float, row: int) -> Found:
+    def _search_node(self, part: Part, floor: float, row: int) -> Found | None:
         """One node alone; it need not get below what the busiest node must carry anyhow."""
-        loads = part.loads[None, :]
-        slots = list(part.slots)
-        usable = sum(count > 0 for count in slots)
-        counts = greedy_counts(loads, sum(slots), usable if part.distinct else None)
-        start = pack(loads / counts, counts, slots, part.speed, distinct=part.distinct)
-        alone = PlacementInstance(
-            np.asarray(loads), slots=slots, speed=part.speed, distinct=part.distinct, fill=self.instance.fill
-        )
-        held = replace_doubles(alone, start)[0][0].astype(np.int64)
-        own = float(lower.cheap(alone)[0].value)
-        goal = max(own, floor / self.scale[row]) / (1 - self.slack)
-        return self._deepen(part, held, goal, row)
+        start = nodes.start_of(self.instance, part)
+        if start is None:
+            return None
+        held, own = start
+        return self._deepen(part, held, max(own, floor / self.scale[row]) / (1 - self.slack), row)
 
     def _deepen(self, part: Part, start: NDArray[np.int64], goal: float, row: int) -> Found:
-        limits = self.context.limits
-        seed = self.context.seed * 1_000_003 + row
-        found = deepen(part, start, goal, seed, rounds=limits.iterations, deadline=self.share, by=self.engine)
-        self.rounds += found.rounds
-        return found
+        """The deep search of one part, from better counts first where those of the start keep it from the goal."""
+        best = Found(start, part.cost(start), 0, False)
+        firsts: list[CountFirst] = []
+        if best.cost > goal and countable(part):
+            counts = np.bincount(start, minlength=len(part.loads))
+            if number_of(part, counts) > goal:
+                tries, seed = self.context.limits.iterations, self._seed(row)
+                firsts = count_first(part, goal, seed, tries=tries, deadline=self.share, by=self.engine)
+        low = max(goal, firsts[0].number) if firsts else goal
+        for first in firsts:
+            if best.cost <= low * (1 + CLOSE) or first.number > best.cost:
+                break
+            aim = max(goal, first.number * (1 + NEAR))
+            best = self._descend(part, best, first.held, aim, row, WORK / len(firsts))
+        if firsts and part.slots[0] == 2:
+            return self._descend(part, best, best.held, goal, row, WORK / 60)
+        if firsts and best.cost > low * (1 + CLOSE):
+            best = self._descend(part, best, start, goal, row, WORK / 2)
+        return self._descend(part, best, best.held, goal, row, WORK / 2 if firsts else WORK)
 
-    def _part(self, row: int, experts: NDArray[np.int64], gpus: list[int]) -> Part:
-        instance = self.instance
-        per_replica = instance.floor_rule == "per_replica"
-        loads = instance.loads[row].astype(np.float64) if per_replica else instance.weights[row]
-        return Part(
-            loads[experts] / self.scale[row],
-            float(instance.floor) / self.scale[row] if per_replica else 0.0,
-            tuple(instance.slots[gpu] for gpu in gpus),
-            tuple(instance.speed[gpu] for gpu in gpus),
-            self.rule[np.ix_(experts, np.array(gpus))] if self.rule.size else self.rule,
-            instance.distinct,
-            instance.fill == "at_most",
-        )
+    def _descend(self, part: Part, best: Found, start: NDArray[np.int64], goal: float, row: int, work: float) -> Found:
+        """The better of the best so far and a deep search: some short ones from a start, then a long one from the best.
 
-    def _deal_of(self, row: int) -> deals.Deal:
-        """The deal that the incumbent of a layer has."""
-        assert self.instance.groups is not None
-        ids = sorted(set(self.instance.groups))
-        groups, nodes = np.array(self.instance.groups), np.array(self.instance.node)
-        filled = self.held[row] >= 0
-        at = nodes[self.instance.gpu_of_slot[filled]]
-        return tuple(
-            tuple(ids.index(group) for group in np.unique(groups[self.held[row][filled][at == node]]).tolist())
-            for node in self.instance.node_ids
-        )
+        A search finds what it is after within few rounds or gets caught for long: other kicks from the start help.
+        """
+        limit = self.context.limits.iterations
+        left = ROUNDS if limit is None else limit
+        for attempt in range(SHORT + 1):
+            if best.cost <= goal or best.out_of_time:
+                break
+            last = attempt == SHORT
+            todo = (left - best.rounds) if last else left // 10
+            found = deepen(
+                *(part, best.held if last else start, goal, self._seed(row) + 101 * attempt),
+                rounds=max(todo, 0),
+                deadline=self.share,
+                work=work * (1 - SHORT / 10) if last else work / 10,
+                by=self.engine,
+            )
+            self.rounds += found.rounds
+            better = found if found.cost <= best.cost else best
+            best = replace(better, rounds=best.rounds + found.rounds, out_of_time=found.out_of_time)
+        return best
+
+    def _seed(self, row: int) -> int:
+        return self.context.seed * 1_000_003 + row
 
     def _costs(self, held: NDArray[np.int64]) -> NDArray[np.float64]:
         """(L,) cost of the busiest GPU in floating point; the referee has the last word."""
         instance = self.instance
         counts = Placement(held.astype(np.int32)).replicas(instance.num_experts)
         totals = gpu_loads(lower.pieces(instance, np.maximum(counts, 1)), held, instance.slot_start)
+        if instance.base is not None:
+            totals = totals + instance.base
         top: NDArray[np.float64] = (totals / np.array(instance.speed)).max(axis=1)
         return top
 
@@ -307,16 +301,3 @@ class _Run:
             self.bounds or None,
             self.notes,
         )
-
-
-def _repaired(instance: PlacementInstance, slot_expert: NDArray[np.integer]) -> NDArray[np.int64]:
-    return replace_doubles(instance, slot_expert)[0].astype(np.int64)
-
-
-def _rules(instance: PlacementInstance) -> NDArray[np.int8]:
-    if not instance.constrained:
-        return np.zeros((0, 0), dtype=np.int8)
-    rule = np.where(allowed_pairs(instance), 0, FORBIDDEN).astype(np.int8)
-    for expert, gpu in instance.pin:
-        rule[expert, gpu] = PINNED
-    return rule

@@ -1,0 +1,113 @@
+"""Speed of library calls against a plain NumPy version of the public rule, in one run; nothing else beside it.
+
+    python tests/benchmarks/speed.py [--repeats 7]
+
+58 layers x 256 experts, 288 slots on 32 GPUs. The peer gives what the engines' default policy gives, written anew in
+its style: one argmax over all layers for each spare slot, then layer by layer and replica by replica one argmin over
+GPUs, full ones masked with infinity. It plans only; ours check the instance, plan, judge exactly and bound.
+Printed are medians of warm calls and their ratio to the peer, then the first call of a fresh process with a deadline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt import placement
+from moeopt.kernels import warmup
+from moeopt.versions import versions
+from moeopt.workload import generate
+
+GPUS, SLOTS = 32, 288
+FIRST = (
+    "import time; begin = time.perf_counter()\n"
+    "import numpy as np\n"
+    "from moeopt import placement\n"
+    "from moeopt.limits import Limits\n"
+    "loads = np.random.default_rng(0).zipf(1.5, (58, 256)).clip(max=65536)\n"
+    "instance = placement.PlacementInstance(loads, gpus=32, slots=288)\n"
+    "begin = time.perf_counter()\n"
+    "result = placement.solve(instance, limits=Limits(time_s={limit}))\n"
+    "print(time.perf_counter() - begin, result.solution['imbalance_mean'])"
+)
+
+
+def numpy_rule(loads: NDArray[np.float64], num_slots: int, num_gpus: int) -> NDArray[np.int64]:
+    """(L, S) the public rule, flat, as engines write it in NumPy."""
+    num_layers, num_experts = loads.shape
+    rows = np.arange(num_layers)
+    expert_of = np.tile(np.arange(num_slots), (num_layers, 1))
+    counts = np.ones(loads.shape, dtype=np.int64)
+    for slot in range(num_experts, num_slots):
+        heaviest = np.argmax(loads / counts, axis=1)
+        expert_of[:, slot] = heaviest
+        counts[rows, heaviest] += 1
+    pieces = np.take_along_axis(loads / counts, expert_of, axis=1)
+    order = np.argsort(-pieces, axis=1)
+    room = num_slots // num_gpus
+    out = np.empty((num_layers, num_slots), dtype=np.int64)
+    for layer in range(num_layers):
+        total = np.zeros(num_gpus)
+        left = [room] * num_gpus
+        weights = pieces[layer].tolist()
+        gpus = []
+        for item in order[layer].tolist():
+            gpu = int(total.argmin())
+            gpus.append(gpu * room + room - left[gpu])
+            left[gpu] -= 1
+            total[gpu] = total[gpu] + weights[item] if left[gpu] else np.inf
+        out[layer, gpus] = expert_of[layer, order[layer]]
+    return out
+
+
+def median_s(call: Callable[[], object], repeats: int) -> float:
+    """Median seconds of warm calls."""
+    call()
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def solve(loads: NDArray[np.generic], method: str) -> object:
+    """A library call from the loads to the result."""
+    return placement.solve(placement.PlacementInstance(loads, gpus=GPUS, slots=SLOTS), method=method)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=7)
+    repeats = parser.parse_args().repeats
+    warmup()
+    used = ", ".join(f"{name} {version}" for name, version in versions("numpy", "numba").items())
+    print(f"58 x 256, {SLOTS} slots on {GPUS} GPUs, seed 0; {used}")
+    for kind in ("zipf", "lognormal"):
+        loads = generate(kind, layers=58, experts=256, top_k=8, tokens=65536, seed=0).loads
+        peer = median_s(partial(numpy_rule, loads.astype(np.float64), SLOTS, GPUS), repeats)
+        print(f"{kind:<10} public rule, plain NumPy {1e3 * peer:8.1f} ms")
+        for method, target in (("auto", 1.0), ("search", 1.0), ("eplb", 1.0), ("lpt", 0.25)):
+            ours = median_s(partial(solve, loads, method), repeats)
+            verdict = "met" if ours <= target * peer else "SHORT"
+            print(f"{kind:<10} {method:<25} {1e3 * ours:8.1f} ms, ratio {ours / peer:.3f}, target {target}: {verdict}")
+    for limit in (0.2, 1.0, 5.0):
+        ran = subprocess.run(
+            [sys.executable, "-c", FIRST.format(limit=limit)], capture_output=True, text=True, check=True
+        )
+        took, mean = map(float, ran.stdout.split())
+        verdict = "met" if took <= limit + max(0.1, 0.1 * limit) else "SHORT"
+        print(f"first call, {limit} s allowed: {took:.3f} s, imbalance {mean:.4f}: {verdict}")
+
+
+if __name__ == "__main__":
+    main()
