@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moeopt.kernels import enumerate, packing
+from moeopt.kernels import dispatch, enumerate, packing
 from moeopt.kernels._jit import KERNELS, has_numba
 
 
@@ -16,6 +16,7 @@ def warmup() -> list[str]:
     if not has_numba():
         return ["numba is not installed: the search is interpreted; pip install 'moeopt[fast]' makes it fast"]
     load_search()
+    load_dispatch()
     held = np.zeros(4, dtype=np.int64)
     left = np.array([100], dtype=np.int64)
     enumerate.any_below(np.array([3, 2, 1], dtype=np.int64), 0, 2, 2, 2, 6, True, held, left)
@@ -39,3 +40,29 @@ def load_search() -> None:
     )
     held = np.array([0, 1, 0, 2], dtype=np.int64)
     packing.improve(layer, held, held.copy(), 0.0, 2, 1e3, packing.remember(2.5, 0.0), np.array([7], dtype=np.int64))
+
+
+def load_dispatch() -> None:
+    """The same for the search under an engine's dispatch rule."""
+    ints, ones = np.arange, np.ones(2)
+    layer = dispatch.Layer(
+        np.array([3.0, 2.0, 1.0]),
+        0.0,
+        np.array([0, 0, 1, 1], dtype=np.int64),
+        np.array([0, 2, 4], dtype=np.int64),
+        ones,
+        np.zeros(2),
+        np.zeros(2, dtype=np.int64),
+        np.array([2], dtype=np.int64),
+        np.zeros(2, dtype=np.int64),
+        np.zeros((0, 0), dtype=np.int8),
+        True,
+        2,
+        -1,
+        np.ones(4, dtype=np.bool_),
+        False,
+        2,
+    )
+    held = ints(4) % 3
+    memory, rng = dispatch.remember(2.5, 0.0), np.array([7], dtype=np.int64)
+    dispatch.improve(layer, held, held.copy(), 0.0, 3.0, 2, 1e3, memory, rng)

@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from moeopt.placement import exact
-from moeopt.placement.heuristics import eplb, fold, search, simple
+from moeopt.placement import dispatch as rules_of_engines
+from moeopt.placement.heuristics import dispatch, eplb, fold, search, simple
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.placement.problem import PROBLEM, house
 from moeopt.placement.verify import Evaluation, faults
 from moeopt.registry import Method
 
-KNOWN_TO_ALL: frozenset[str] = frozenset()
+KNOWN_TO_ALL: frozenset[str] = frozenset({"engine_split"})
 """Further rules (`PlacementInstance.extras`) that every method lives with, as the referee alone has to know them."""
 
 
@@ -51,6 +52,16 @@ def _searched(instance: PlacementInstance) -> str | None:
     return search.applies(instance) or _unknown(instance)
 
 
+def _programmed(instance: PlacementInstance) -> str | None:
+    if rules_of_engines.fixed(instance):
+        return f"its programme knows even and free parts, not {instance.split}; use search"
+    return _searched(instance)
+
+
+_search = dispatch.under_rule(search.search)
+_exact = dispatch.under_rule(exact.solve_exact)
+_auto = dispatch.under_rule(exact.solve_auto)
+
 for _method in (
     Method("contiguous", simple.contiguous, "experts in order, slot after slot", "baseline", _flat_only),
     Method("round_robin", simple.round_robin, "experts in order, one GPU after another", "baseline", _flat_only),
@@ -59,9 +70,9 @@ for _method in (
     Method("eplb", eplb.eplb, "the public rule, doubles swapped away", "heuristic", _no_pins),
     Method("eplb_raw", eplb.eplb_raw, "the public rule to the slot, in float32", "baseline", _raw),
     Method("fold", fold.fold, "two slots a GPU: heaviest with lightest", "heuristic", _two_slots),
-    Method("search", search.search, "counts and packing together, never worse than eplb", "heuristic", _searched),
-    Method("exact", exact.solve_exact, "search, then a mixed-integer programme", "exact when it ends", _searched),
-    Method("auto", exact.solve_auto, "search; exact where a layer is small and open", "as reached", _searched),
+    Method("search", _search, "counts and packing together, never worse than eplb", "heuristic", _searched),
+    Method("exact", _exact, "search, then a mixed-integer programme", "exact when it ends", _programmed),
+    Method("auto", _auto, "search; exact where a layer is small and open", "as reached", _searched),
 ):
     house(_method)
 

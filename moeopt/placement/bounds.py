@@ -8,6 +8,10 @@
 | ``pigeonhole`` | even split, floor per expert, equal slots and speeds | threshold and a set of experts |
 | ``enumeration`` | even split, equal GPUs, all slots filled, no groups, no pins, small | the value |
 | ``deals`` | groups on nodes that are alike, deals that can be listed | none needed |
+| ``sources`` | dispatch rules of whole sources, every floor rule, speed and fill | none needed |
+
+Under ``random`` everything is as under the even split; under a rule of whole sources only ``mean``, ``deals`` and
+``sources`` hold.
 
 Proofs are in ``models/placement.md``. A bound of a flat placement holds for a hierarchical one too, which has fewer
 plans. Floating point only chooses what to certify; `check` recomputes every value in whole numbers and fractions.
@@ -26,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels.counts import greedy_counts
-from moeopt.placement import deals, enumeration, pigeonhole
+from moeopt.placement import deals, dispatch, enumeration, pigeonhole
 from moeopt.placement.instance import PlacementInstance
 
 
@@ -47,6 +51,8 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
     >>> [bound.kind for bound in cheap(PlacementInstance([[5, 5, 5, 5], [9, 1, 1, 1]], gpus=4, slots=4))]
     ['mean', 'largest']
     """
+    if instance.engine_split:
+        return _cheap_for_engine(instance)
     if deals.enumerable(instance):
         return [ranked.bound for ranked in rank_deals(instance, list(range(instance.num_layers)))]
     weights = instance.weights
@@ -74,6 +80,22 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
     return bounds
 
 
+def _cheap_for_engine(instance: PlacementInstance) -> list[LayerBound]:
+    """The same under an engine's dispatch rule."""
+    even = dispatch.with_even_parts(instance)
+    if not dispatch.fixed(instance):
+        return cheap(even)
+    rows = list(range(instance.num_layers))
+    if deals.enumerable(instance):
+        found = [ranked.bound for ranked in rank_deals(even, rows)]
+    else:
+        found = [LayerBound("mean", value, {"kind": "mean"}) for value in _means(instance)]
+    most = most_replicas(instance)
+    own = (dispatch.whole_source_bound(instance, row, most) for row in rows)
+    sources = [LayerBound("sources", value, {"kind": "sources"}) for value in own]
+    return [max(pair, key=lambda bound: bound.value) for pair in zip(found, sources, strict=True)]
+
+
 @dataclass(frozen=True)
 class RankedDeals:
     """All deals of one layer by rising bound, as indices into `deals.all_deals`; the bound that the first one gives."""
@@ -99,6 +121,8 @@ def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective:
     """Try the pigeonhole bound where it applies and the layer's gap is above `gap`; never worse than `bound`."""
     if objective <= 0 or (objective - float(bound.value)) <= gap * objective:
         return bound
+    if instance.split == "random":
+        return tighten(dispatch.with_even_parts(instance), bound, row, objective, gap)
     if instance.split != "even" or instance.floor_rule != "per_expert" or not instance.uniform:
         return bound
     speed = instance.speed[0]
@@ -132,8 +156,14 @@ def check(instance: PlacementInstance, row: int, certificate: Mapping[str, Any])
 
 def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any]) -> Fraction | None:
     kind = certificate.get("kind")
+    if instance.split == "random":
+        return _proved(dispatch.with_even_parts(instance), row, certificate)
     if kind == "mean":
         return _means(instance)[row]
+    if dispatch.fixed(instance):
+        if kind == "sources":
+            return dispatch.whole_source_bound(instance, row, most_replicas(instance))
+        return _proved(dispatch.with_even_parts(instance), row, certificate) if kind == "deals" else None
     if kind == "alone":
         alone = [certificate.get("expert")]
         return _alone(instance, row, alone[0]) if _are_experts(alone, instance) else None

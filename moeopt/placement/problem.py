@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from moeopt.placement import bounds, conflicts, verify
+from moeopt.placement import bounds, conflicts, dispatch, verify
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement, as_placement
@@ -103,6 +103,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
                 strict=True,
             )
         ]
+        beside = _beside_even(instance, plan, judged, layers)
         worst = max(layer["gap"] for layer in layers)
         kind: BoundKind = "solver" if any(floor.kind == "solver" for floor in floors) else "certified"
         optimal = worst <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
@@ -115,6 +116,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             "imbalance_total": judged.imbalance_total,
             "mean_over_max": judged.mean_over_max,
             "excess": judged.excess,
+            **beside,
             "gpu_of_slot": instance.gpu_of_slot.tolist(),
             "ep_size": instance.num_gpus,
             "split": instance.split,
@@ -148,6 +150,21 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             versions={**versions("numpy"), **outcome.versions},
             plan=plan,
         )
+
+
+def _beside_even(
+    instance: PlacementInstance, plan: Placement, judged: verify.Evaluation, layers: list[dict[str, Any]]
+) -> dict[str, float]:
+    """Under an engine's rule: what even parts would give, in every layer and over all, and the deviation of a draw."""
+    if not instance.engine_split:
+        return {}
+    even = verify.evaluate(instance, plan, "even")
+    for layer, top in zip(layers, even.max_load, strict=True):
+        layer["max_load_even"] = float(top)
+    if instance.split == "random":
+        for layer, sigma in zip(layers, dispatch.draw_deviation(instance, plan, judged.gpu_cost), strict=True):
+            layer["draw_deviation"] = sigma
+    return {"imbalance_even_mean": even.imbalance_mean}
 
 
 def reference(instance: PlacementInstance) -> Mapping[str, Any]:

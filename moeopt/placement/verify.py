@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from moeopt.errors import InstanceError, PlanError, Violation
 from moeopt.kernels.loads import gpu_loads
-from moeopt.placement.instance import PlacementInstance
+from moeopt.placement import dispatch
+from moeopt.placement.instance import SPLITS, PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
 
 MAX_FAULTS = 200
@@ -74,6 +75,8 @@ class Evaluation:
 def evaluate(instance: PlacementInstance, plan: Placement, split: str | None = None) -> Evaluation:
     """Compute every GPU's cost exactly, under the instance's split or another; without shares, parts are even.
 
+    Under ``random`` the costs are expectations, equal to those of even parts.
+
     Raises
     ------
     InstanceError
@@ -85,13 +88,17 @@ def evaluate(instance: PlacementInstance, plan: Placement, split: str | None = N
     >>> evaluate(instance, Placement.of([[0, 1]])).objective
     Fraction(3, 1)
     """
-    if split not in (None, "even", "free"):
-        raise InstanceError([Violation("split", "", repr(split), "must be one of even, free", "Use even")])
+    if split is not None and split not in SPLITS:
+        rule = f"must be one of {', '.join(SPLITS)}"
+        raise InstanceError([Violation("split", "", repr(split), rule, "Use even")])
     found = faults(instance, plan)
     if found:
         raise PlanError(found)
-    if (split or instance.split) == "free" and plan.shares is not None:
+    rule = split or instance.split
+    if rule == "free" and plan.shares is not None:
         return _evaluate_shares(instance, plan)
+    if rule in dispatch.FIXED_RULES:
+        return _judge_totals(instance, *dispatch.totals(instance, plan, rule))
     return _evaluate_even(instance, plan)
 
 
