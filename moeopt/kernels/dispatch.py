@@ -115,7 +115,7 @@ def deal(
     homes: Ints,
     turn: Ints,
 ) -> bool:
-    """Sources that use each of `count` replicas in ``slots[:count]`` (ascending), into `number`; whether no turn is cut.
+    """Sources that use each replica in ``slots[:count]`` (ascending), into `number`; whether no turn is cut short.
 
     ``gpu`` (S,), ``node`` (G,), ``sources`` (N,) as in `Layer`; the last three are scratch of N entries, zero before
     and after.
@@ -203,9 +203,7 @@ def lean(layer: Layer, state: State, num_touched: int, expert: int, drop: int, n
         listed[count] = new
         count += 1
     total = layer.everyone
-    deal(
-        gpu, layer.node, layer.sources, total, listed, count, number, state.on_node, state.homes, state.turn
-    )
+    deal(gpu, layer.node, layer.sources, total, listed, count, number, state.on_node, state.homes, state.turn)
     load = layer.loads[expert]
     floor = layer.floor
     unit = max(load / count, floor)
@@ -370,7 +368,7 @@ def may_change(layer: Layer, state: State, slot: int, to: int) -> bool:
     if to != layer.empty:
         if state.counts[to] >= layer.most or not layer.nice[state.counts[to] + 1]:
             return False
-        if (layer.distinct and state.on[to, g] > 0):
+        if layer.distinct and state.on[to, g] > 0:
             return False
         if layer.home[layer.gpu[state.where[to, 0]]] != layer.home[g]:
             return False
@@ -509,8 +507,8 @@ def best_swap(layer: Layer, state: State, hot: int, threshold: float, cap: float
                     state.move[0] = first
                     state.move[1] = second
                     if best >= enough:
-                        return best
-    return best if best > EPSILON else 0.0
+                        return float(best)
+    return float(best) if best > EPSILON else 0.0
 
 
 @jit
@@ -541,7 +539,7 @@ def best_transfer(layer: Layer, state: State, hot: int, threshold: float, cap: f
                     best = gain
                     state.move[0] = slot
                     state.move[1] = to
-    return best if best > EPSILON else 0.0
+    return float(best) if best > EPSILON else 0.0
 
 
 @jit
@@ -571,7 +569,7 @@ def best_renaming(layer: Layer, state: State, hot: int, threshold: float, cap: f
     if chosen < 0:
         return 0.0
     rename(layer, state, hot, chosen)
-    return before - best
+    return float(before - best)
 
 
 @jit

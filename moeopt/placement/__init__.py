@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moeopt.placement import exact
-from moeopt.placement import dispatch as rules_of_engines
+from moeopt.placement import engine_rule, exact
 from moeopt.placement.heuristics import dispatch, eplb, fold, search, simple
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
@@ -53,7 +52,7 @@ def _searched(instance: PlacementInstance) -> str | None:
 
 
 def _programmed(instance: PlacementInstance) -> str | None:
-    if rules_of_engines.fixed(instance):
+    if engine_rule.fixed(instance):
         return f"its programme knows even and free parts, not {instance.split}; use search"
     return _searched(instance)
 

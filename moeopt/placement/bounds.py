@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels.counts import greedy_counts
-from moeopt.placement import deals, dispatch, enumeration, pigeonhole
+from moeopt.placement import deals, engine_rule, enumeration, pigeonhole
 from moeopt.placement.instance import PlacementInstance
 
 
@@ -82,8 +82,8 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
 
 def _cheap_for_engine(instance: PlacementInstance) -> list[LayerBound]:
     """The same under an engine's dispatch rule."""
-    even = dispatch.with_even_parts(instance)
-    if not dispatch.fixed(instance):
+    even = engine_rule.with_even_parts(instance)
+    if not engine_rule.fixed(instance):
         return cheap(even)
     rows = list(range(instance.num_layers))
     if deals.enumerable(instance):
@@ -91,7 +91,7 @@ def _cheap_for_engine(instance: PlacementInstance) -> list[LayerBound]:
     else:
         found = [LayerBound("mean", value, {"kind": "mean"}) for value in _means(instance)]
     most = most_replicas(instance)
-    own = (dispatch.whole_source_bound(instance, row, most) for row in rows)
+    own = (engine_rule.whole_source_bound(instance, row, most) for row in rows)
     sources = [LayerBound("sources", value, {"kind": "sources"}) for value in own]
     return [max(pair, key=lambda bound: bound.value) for pair in zip(found, sources, strict=True)]
 
@@ -122,7 +122,7 @@ def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective:
     if objective <= 0 or (objective - float(bound.value)) <= gap * objective:
         return bound
     if instance.split == "random":
-        return tighten(dispatch.with_even_parts(instance), bound, row, objective, gap)
+        return tighten(engine_rule.with_even_parts(instance), bound, row, objective, gap)
     if instance.split != "even" or instance.floor_rule != "per_expert" or not instance.uniform:
         return bound
     speed = instance.speed[0]
@@ -157,13 +157,13 @@ def check(instance: PlacementInstance, row: int, certificate: Mapping[str, Any])
 def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any]) -> Fraction | None:
     kind = certificate.get("kind")
     if instance.split == "random":
-        return _proved(dispatch.with_even_parts(instance), row, certificate)
+        return _proved(engine_rule.with_even_parts(instance), row, certificate)
     if kind == "mean":
         return _means(instance)[row]
-    if dispatch.fixed(instance):
+    if engine_rule.fixed(instance):
         if kind == "sources":
-            return dispatch.whole_source_bound(instance, row, most_replicas(instance))
-        return _proved(dispatch.with_even_parts(instance), row, certificate) if kind == "deals" else None
+            return engine_rule.whole_source_bound(instance, row, most_replicas(instance))
+        return _proved(engine_rule.with_even_parts(instance), row, certificate) if kind == "deals" else None
     if kind == "alone":
         alone = [certificate.get("expert")]
         return _alone(instance, row, alone[0]) if _are_experts(alone, instance) else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from moeopt.placement import bounds, conflicts, dispatch, verify
+from moeopt.placement import bounds, conflicts, engine_rule, verify
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement, as_placement
@@ -162,7 +162,7 @@ def _beside_even(
     for layer, top in zip(layers, even.max_load, strict=True):
         layer["max_load_even"] = float(top)
     if instance.split == "random":
-        for layer, sigma in zip(layers, dispatch.draw_deviation(instance, plan, judged.gpu_cost), strict=True):
+        for layer, sigma in zip(layers, engine_rule.draw_deviation(instance, plan, judged.gpu_cost), strict=True):
             layer["draw_deviation"] = sigma
     return {"imbalance_even_mean": even.imbalance_mean}
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from moeopt.errors import InstanceError, PlanError, Violation
 from moeopt.kernels.loads import gpu_loads
-from moeopt.placement import dispatch
+from moeopt.placement import engine_rule
 from moeopt.placement.instance import SPLITS, PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
 
@@ -97,8 +97,8 @@ def evaluate(instance: PlacementInstance, plan: Placement, split: str | None = N
     rule = split or instance.split
     if rule == "free" and plan.shares is not None:
         return _evaluate_shares(instance, plan)
-    if rule in dispatch.FIXED_RULES:
-        return _judge_totals(instance, *dispatch.totals(instance, plan, rule))
+    if rule in engine_rule.FIXED_RULES:
+        return _judge_totals(instance, *engine_rule.totals(instance, plan, rule))
     return _evaluate_even(instance, plan)
 
 

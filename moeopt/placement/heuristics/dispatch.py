@@ -18,7 +18,7 @@ from moeopt.kernels.sources import sources_per_slot
 from moeopt.kernels.warmup import load_dispatch
 from moeopt.limits import Deadline
 from moeopt.placement import bounds as lower
-from moeopt.placement import dispatch, verify
+from moeopt.placement import engine_rule, verify
 from moeopt.placement.feasible import allowed_pairs
 from moeopt.placement.heuristics import eplb, layouts
 from moeopt.placement.heuristics.doubles import replace_doubles
@@ -31,6 +31,8 @@ Search = Callable[[PlacementInstance, Context], Outcome[Placement]]
 
 WORK, WORK_ON_PARTS = 3.0e6, 1.0e5
 """Slots looked at before a phase is given up: with parts that stay equal, and with all moves."""
+ROUNDS = 2000
+"""Rounds before a phase is given up, where `Limits.iterations` says nothing."""
 NEAR = {"sglang-static": 1.01, "sglang-static-node": 1.05}
 """A layer whose value under the rule is within this factor of the even one keeps the cap."""
 LIFTED = 1.01
@@ -44,8 +46,8 @@ def under_rule(search: Search) -> Search:
     def run(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
         if not instance.engine_split:
             return search(instance, context)
-        even = dispatch.with_even_parts(instance)
-        if not dispatch.fixed(instance):
+        even = engine_rule.with_even_parts(instance)
+        if not engine_rule.fixed(instance):
             return search(even, context)
         half = replace(context, deadline=context.deadline.share(2))
         outcome = search(even, half)
@@ -79,9 +81,9 @@ class _Run:
         self.held = self.outcome.plan.slot_expert.astype(np.int64)
         gap = self.context.limits.gap
         self.slack = max((0.001 if gap is None else gap) * (1 - 1e-6), 5e-10)
-        self.node, self.sources = dispatch.nodes_and_sources(instance, instance.split)
+        self.node, self.sources = engine_rule.nodes_and_sources(instance, instance.split)
         self.bounds = lower.cheap(instance)
-        self.even_bounds = self.outcome.bounds or lower.cheap(dispatch.with_even_parts(instance))
+        self.even_bounds = self.outcome.bounds or lower.cheap(engine_rule.with_even_parts(instance))
         self.scale = np.array([float(value) for value in instance.ideal])
         self.scale[self.scale == 0] = 1.0
         most = lower.most_replicas(instance)
@@ -107,8 +109,8 @@ class _Run:
             notes.append(MACHINE_NOTE + "the search under the engine's rule ran interpreted, some hundred times slower")
         if self.given_up:
             notes.append(
-                f"{self.given_up} of {self.instance.num_layers} layers: no plan found that is as good with even parts is "
-                f"near that under {self.instance.split}; theirs is better under the rule and worse with even parts"
+                f"{self.given_up} of {self.instance.num_layers} layers: no plan found keeps the even value and comes "
+                f"near it under {self.instance.split}; theirs is better under the rule and worse with even parts"
             )
         iterations = self.outcome.iterations + self.rounds
         return replace(
@@ -135,7 +137,7 @@ class _Run:
         """The public rule's plan, which the answer shall not be worse than under the rule either."""
         if self.instance.constrained or self.context.deadline.passed():
             return None
-        even = dispatch.with_even_parts(self.instance)
+        even = engine_rule.with_even_parts(self.instance)
         found = replace_doubles(even, eplb.balanced(even, avoid_doubles=False))[0].astype(np.int64)
         return None if verify.faults(even, Placement.of(found)) else found
 
@@ -203,7 +205,7 @@ class _Layer:
         if even <= cap and value < self.value:
             best[:] = start
             memory = kernel.remember(value, self.goal)
-        rounds = kernel_rounds = 0
+        rounds = 0
         most = run.context.limits.iterations
         most = ROUNDS if most is None else most
         while memory[kernel.BEST] > self.goal and memory[kernel.WORK] < work and rounds < most:
@@ -214,8 +216,7 @@ class _Layer:
             if run.context.deadline.limited:
                 todo = min(todo, 4)
                 until = min(work, memory[kernel.WORK] + len(base) * (64 if run.compiled else 1))
-            kernel_rounds = run.improve(layer, base, best, self.goal, cap, todo, until, memory, self.rng)
-            rounds += kernel_rounds
+            rounds += run.improve(layer, base, best, self.goal, cap, todo, until, memory, self.rng)
         run.rounds += rounds
         if memory[kernel.BEST] < self.value * (1 - 1e-12):
             self.held, self.value = best, float(memory[kernel.BEST])
@@ -223,12 +224,10 @@ class _Layer:
     def _start(self) -> NDArray[np.int64] | None:
         """Counts whose replicas get equal numbers of sources, on nodes that keep them equal."""
         instance, run = self.run.instance, self.run
-        if instance.constrained or not np.isfinite(run.lumps[1]):
+        if instance.constrained or instance.hierarchical:
             return None
         allowed = np.flatnonzero(run.lumps <= 0.0)
         slots, pace = np.array(instance.slots), 1.0 / np.array(instance.speed)
-        if instance.hierarchical:
-            return None
         counts = layouts.nice_counts(self.loads, instance.num_slots, allowed, instance.fill == "all")
         if counts is None:
             return None
@@ -286,7 +285,3 @@ class _Layer:
             False,
             int(run.sources.sum()),
         )
-
-
-ROUNDS = 2000
-"""Rounds before a phase is given up, where `Limits.iterations` says nothing."""

@@ -33,8 +33,8 @@ def layouts(count: int, sources: Sequence[int]) -> list[Layout]:
     >>> [(way.nodes, way.per_node, round(way.lump, 3)) for way in layouts(3, (32,))]
     [(1, 3, 0.031)]
     """
-    size, num_nodes = min(sources), len(sources)
-    everyone = sum(sources)
+    sizes = [size for size in sources if size]
+    size, num_nodes, everyone = min(sizes), len(sizes), sum(sizes)
     found = []
     for nodes in range(1, min(count, num_nodes) + 1):
         per_node, rest = divmod(count, nodes)
@@ -68,34 +68,29 @@ def nice_counts(loads: Floats, num_slots: int, allowed: Ints, fill: bool) -> Int
     >>> nice_counts(np.array([9.0, 5.0, 1.0]), 7, np.array([1, 2, 4]), True).tolist()
     [4, 2, 1]
     """
-    order = np.argsort(-loads, kind="stable")
     place = np.zeros(len(loads), dtype=np.int64)
     spare = num_slots - len(loads)
     pieces = loads.copy()
-    stuck = False
     while spare > 0:  # the largest piece is divided further, while it can be; then whatever still can
         expert = int(pieces.argmax())
         if pieces[expert] < 0:
             break
-        step = int(allowed[place[expert] + 1] - allowed[place[expert]]) if place[expert] + 1 < len(allowed) else spare + 1
+        following = place[expert] + 1
+        step = int(allowed[following] - allowed[place[expert]]) if following < len(allowed) else spare + 1
         if step > spare:
             pieces[expert] = -1.0
-            stuck = True
             continue
         place[expert] += 1
         spare -= step
         pieces[expert] = loads[expert] / allowed[place[expert]]
     counts = allowed[place]
-    if spare and fill:
-        return None
-    del order, stuck
-    return counts
+    return None if spare and fill else counts
 
 
 def placed(
     loads: Floats, counts: Ints, slots: Ints, pace: Floats, base: Floats, node: Ints, sources: Sequence[int]
 ) -> Ints | None:
-    """(S,) experts in slots: pieces largest first, each on its layout's GPUs of least cost; ``None`` if one finds no room.
+    """(S,) experts in slots: pieces largest first, each on its layout's cheapest GPUs; ``None`` if one finds no room.
 
     Parameters
     ----------
