@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import chain, combinations, combinations_with_replacement, pairwise, permutations
+from itertools import chain, combinations, combinations_with_replacement, pairwise, permutations, product
 from math import lcm
 
 from moeopt.placement import PlacementInstance
@@ -83,6 +83,54 @@ def free_cost(instance: PlacementInstance, loads: list[Fraction], floor: Fractio
             inside = sum((rest[expert] for expert, home in homes.items() if home <= set(some)), Fraction(0))
             base = floor * sum(len(on[gpu]) for gpu in some)
             best = max(best, (inside + base) / sum(Fraction(instance.speed[gpu]) for gpu in some))
+    return best
+
+
+def engine_cost(instance: PlacementInstance, layer: int, row: Sequence[int]) -> Fraction:
+    """``max_g C_g`` under an engine's rule, every source GPU dealt by hand."""
+    loads = [Fraction(value) for value in instance.loads[layer].tolist()]
+    floor = Fraction(instance.floor_tokens) * instance.steps
+    gpu_of = [gpu for gpu, count in enumerate(instance.slots) for _ in range(count)]
+    node = list(instance.node) if instance.split == "sglang-static-node" else [0] * instance.num_gpus
+    sources = [gpu for gpu in range(instance.num_gpus) if gpu not in (*instance.lost, *instance.retire)]
+    totals = [Fraction(0)] * instance.num_gpus
+    for expert, load in enumerate(loads):
+        copies = [slot for slot, held in enumerate(row) if held == expert]
+        used = dict.fromkeys(copies, 0)
+        near_turn: Counter[int] = Counter()
+        far_turn = 0
+        for source in sources:
+            own = [slot for slot in copies if gpu_of[slot] == source]
+            near = [slot for slot in copies if node[gpu_of[slot]] == node[source]]
+            if own:
+                used[own[0]] += 1
+            elif near:
+                used[near[near_turn[node[source]] % len(near)]] += 1
+                near_turn[node[source]] += 1
+            else:
+                used[copies[far_turn % len(copies)]] += 1
+                far_turn += 1
+        for slot, count in used.items():
+            part = Fraction(count, len(sources))
+            if instance.floor_rule == "per_expert":
+                totals[gpu_of[slot]] += part * max(load, floor)
+            else:
+                totals[gpu_of[slot]] += max(part * load, floor)
+    return max(total / Fraction(pace) for total, pace in zip(totals, instance.speed, strict=True))
+
+
+def engine_optimum(instance: PlacementInstance) -> Fraction | None:
+    """Least `engine_cost` of a tiny layer over all plans, GPUs told apart by their names."""
+    best: Fraction | None = None
+    for options in _options(instance):
+        for chosen in product(*options):
+            if len(set(chain.from_iterable(chosen))) < instance.num_experts:
+                continue
+            row: list[int] = []
+            for count, held in zip(instance.slots, chosen, strict=True):
+                row += [*held, *[-1] * (count - len(held))]
+            value = engine_cost(instance, 0, row)
+            best = value if best is None else min(best, value)
     return best
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -160,4 +161,26 @@ def _show(result: Result, say: Say) -> None:
         ("layers", f"{len(layers):,}: {proved} proved optimal, {near} within 0.1 % of the bound"),
         ("time", f"{duration(result.runtime_s)}"),
     )
+    lines = (*lines[:3], *_beside_even(result.solution), *lines[3:])
     say.show("\n".join(f"{name:<12} {text}" for name, text in lines))
+
+
+def _beside_even(solution: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """One line where an engine's rule shares the tokens: the value of even parts beside it, and where it costs most."""
+    even = solution.get("imbalance_even_mean")
+    if even is None:
+        return ()
+    layers = solution["layers"]
+    if solution["split"] == "random":
+        sigma = max(layer["draw_deviation"] / layer["max_load"] if layer["max_load"] else 0.0 for layer in layers)
+        return (
+            ("rule", f"random: expected as with even parts; one sigma of a draw is at most {sigma:.2%} of a layer"),
+        )
+    ratios = [layer["max_load"] / layer["max_load_even"] if layer["max_load_even"] else 1.0 for layer in layers]
+    dearer = sum(ratio > 1.01 for ratio in ratios)
+    worst = max(range(len(layers)), key=ratios.__getitem__)
+    where = f"; {dearer} of {len(layers)} layers lose more than 1 %" if dearer else ""
+    if dearer:
+        where += f", layer {layers[worst]['layer']} most: {ratios[worst] - 1:.1%}"
+    text = f"{solution['split']} mean {solution['imbalance_mean']:.4f}, with even parts {even:.4f}{where}"
+    return (("rule", text),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moeopt.kernels import enumerate, moving, packing, settle, windows
+from moeopt.kernels import dispatch, enumerate, moving, packing, settle, windows
 from moeopt.kernels._jit import KERNELS, has_numba
 from moeopt.kernels.largest import largest
 
@@ -19,6 +19,7 @@ def warmup() -> list[str]:
     load_search()
     load_windows()
     load_moving()
+    load_dispatch()
     held = np.zeros(4, dtype=np.int64)
     left = np.array([100], dtype=np.int64)
     enumerate.any_below(np.array([3, 2, 1], dtype=np.int64), 0, 2, 2, 2, 6, True, held, left)
@@ -121,3 +122,29 @@ def load_moving() -> None:
     rows = np.zeros(5, dtype=np.bool_)
     rng = np.array([7], dtype=np.int64)
     moving.sweep(layer, state, how, held, 0, 32, np.full(5, np.inf), np.zeros((5, 4), dtype=np.int32), rows, rng)
+
+
+def load_dispatch() -> None:
+    """The same for the search under an engine's dispatch rule."""
+    ints, ones = np.arange, np.ones(2)
+    layer = dispatch.Layer(
+        np.array([3.0, 2.0, 1.0]),
+        0.0,
+        np.array([0, 0, 1, 1], dtype=np.int64),
+        np.array([0, 2, 4], dtype=np.int64),
+        ones,
+        np.zeros(2),
+        np.zeros(2, dtype=np.int64),
+        np.array([2], dtype=np.int64),
+        np.zeros(2, dtype=np.int64),
+        np.zeros((0, 0), dtype=np.int8),
+        True,
+        2,
+        -1,
+        np.ones(4, dtype=np.bool_),
+        False,
+        2,
+    )
+    held = ints(4) % 3
+    memory, rng = dispatch.remember(2.5, 0.0), np.array([7], dtype=np.int64)
+    dispatch.improve(layer, held, held.copy(), 0.0, 3.0, 2, 1e3, memory, rng)

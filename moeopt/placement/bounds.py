@@ -9,6 +9,10 @@
 | ``configuration`` | even split, every floor rule, slots, speed and fill | threshold, sizes and prices of pieces |
 | ``enumeration`` | even split, equal GPUs, all slots filled, no groups, no pins, small | the value |
 | ``deals`` | groups on nodes that are alike, deals that can be listed | none needed |
+| ``sources`` | dispatch rules of whole sources, every floor rule, speed and fill | none needed |
+
+Under ``random`` everything is as under the even split; under a rule of whole sources only ``mean``, ``deals`` and
+``sources`` hold.
 
 Proofs are in ``models/placement.md``. A bound of a flat placement holds for a hierarchical one too, which has fewer
 plans. Floating point only chooses what to certify; `check` recomputes every value in whole numbers and fractions.
@@ -26,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.limits import Deadline
-from moeopt.placement import configuration, deal_bounds, deals, enumeration, partner, pigeonhole
+from moeopt.placement import configuration, deal_bounds, deals, engine_rule, enumeration, partner, pigeonhole
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.simple_bounds import alone, exact_weights, largest, means
 from moeopt.placement.simple_bounds import most_replicas as most_replicas
@@ -56,6 +60,8 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
         return window_bounds.cheap(instance)
     if instance.exact_base is not None:
         return [lifted(instance, row, bound) for row, bound in enumerate(cheap(instance.bare))]
+    if instance.engine_split:
+        return _cheap_for_engine(instance)
     if deals.enumerable(instance):
         return [ranked.bound for ranked in rank_deals(instance, list(range(instance.num_layers)))]
     weights = instance.weights
@@ -80,6 +86,22 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
             other = LayerBound("alone", check(instance, row, certificate), certificate)
         bounds.append(max(mean, other, key=lambda bound: bound.value))
     return bounds
+
+
+def _cheap_for_engine(instance: PlacementInstance) -> list[LayerBound]:
+    """The same under an engine's dispatch rule."""
+    even = engine_rule.with_even_parts(instance)
+    if not engine_rule.fixed(instance):
+        return cheap(even)
+    rows = list(range(instance.num_layers))
+    if deals.enumerable(instance):
+        found = [ranked.bound for ranked in rank_deals(even, rows)]
+    else:
+        found = [LayerBound("mean", value, {"kind": "mean"}) for value in means(instance)]
+    most = most_replicas(instance)
+    own = (engine_rule.whole_source_bound(instance, row, most) for row in rows)
+    sources = [LayerBound("sources", value, {"kind": "sources"}) for value in own]
+    return [max(pair, key=lambda bound: bound.value) for pair in zip(found, sources, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -115,6 +137,9 @@ def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective:
         from moeopt.placement import window_bounds
 
         return window_bounds.tighten(instance, bound, row, objective, gap)
+    if instance.engine_split:
+        even = engine_rule.with_even_parts(instance)
+        return bound if engine_rule.fixed(instance) else tighten(even, bound, row, objective, gap)
     if instance.exact_base is not None:
         return _lifting(instance, bound, row, objective, lambda bare, known, top: tighten(bare, known, row, top, gap))
     bound = _online(instance, bound, row, objective, gap)
@@ -138,8 +163,10 @@ def priced(
         return known if found is None else _better(flat, known, at, found)
 
     instance = instance.left
-    if instance.windows or not _is_open(bound, objective, gap):
+    if instance.windows or engine_rule.fixed(instance) or not _is_open(bound, objective, gap):
         return bound
+    if instance.engine_split:
+        return priced(engine_rule.with_even_parts(instance), bound, row, objective, gap, deadline)
     if instance.exact_base is not None:
         return _lifting(
             instance, bound, row, objective, lambda bare, known, top: priced(bare, known, row, top, gap, deadline)
@@ -259,8 +286,15 @@ def proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any]
 def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any]) -> Fraction | None:
     instance = instance.left
     kind = certificate.get("kind")
+    if instance.split == "random":
+        return _proved(engine_rule.with_even_parts(instance), row, certificate)
     if kind == "mean":
         return means(instance)[row]
+    if engine_rule.fixed(instance):
+        if kind == "sources":
+            return engine_rule.whole_source_bound(instance, row, most_replicas(instance))
+        even = engine_rule.with_even_parts(instance)  # of the deals' bounds those without certificates hold
+        return _proved(even, row, {"kind": "deals"}) if kind == "deals" else None
     if kind == "alone":
         expert = [certificate.get("expert")]
         return alone(instance, row, expert[0]) if _are_experts(expert, instance) else None

@@ -283,6 +283,10 @@ def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: 
         told = layer.windows or []
         if len(told) != len(ratios) or not all(map(_close, told, ratios)):
             yield f"layer {layer.layer}: windows say {told}, recomputed {ratios}"
+        if layer.max_load_even is not None:
+            even = float(verify.evaluate(alone, Placement.of([layer.slot_expert]), "even").max_load[0])
+            if not _close(layer.max_load_even, even):
+                yield f"layer {layer.layer}: max_load_even says {layer.max_load_even}, recomputed {even}"
     if document.certificate is None or len(document.certificate.layers) != len(solution.layers):
         return
     for row, (layer, proof) in enumerate(zip(solution.layers, document.certificate.layers, strict=True)):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from moeopt.placement import exact
-from moeopt.placement.heuristics import eplb, equal_split, fold, repair, search, simple
+from moeopt.placement import engine_rule, exact
+from moeopt.placement.heuristics import dispatch, eplb, equal_split, fold, repair, search, simple
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.placement.problem import house
@@ -14,7 +14,7 @@ from moeopt.registry import Context, Method, Outcome
 
 Run = Callable[[PlacementInstance, Context], Outcome[Placement]]
 
-KNOWN_TO_ALL: frozenset[str] = frozenset({"lost", "windows", "base"})
+KNOWN_TO_ALL: frozenset[str] = frozenset({"lost", "windows", "base", "engine_split"})
 """Further rules (`PlacementInstance.extras`) that every method lives with, as the referee alone has to know them."""
 
 
@@ -48,6 +48,12 @@ def _equal(instance: PlacementInstance) -> str | None:
 
 def _searched(instance: PlacementInstance) -> str | None:
     return search.applies(instance) or _unknown(instance, search.KNOWS)
+
+
+def _programmed(instance: PlacementInstance) -> str | None:
+    if engine_rule.fixed(instance):
+        return f"its programme knows even and free parts, not {instance.split}; use search"
+    return search.applies(instance) or _unknown(instance, ("min_replicas", "survive_nodes"))
 
 
 def _repaired(instance: PlacementInstance) -> str | None:
@@ -85,15 +91,21 @@ METHODS = (
     Method("eplb_raw", eplb.eplb_raw, "the public rule to the slot, in float32", BASELINE, _raw),
     Method("fold", fold.fold, "two slots a GPU: heaviest with lightest", HEURISTIC, _two_slots),
     Method(
-        "search", _from_running(search.search), "counts and packing together, never worse than eplb", HEURISTIC, _any
+        "search",
+        _from_running(dispatch.under_rule(search.search)),
+        "counts and packing together, never worse than eplb",
+        HEURISTIC,
+        _any,
     ),
     Method("equal_split", equal_split.equal_split, "every GPU equally many tokens, few copies", "optimal", _equal),
     Method("replan", replanning.replan, "from the running plan, for few moves", HEURISTIC, _replanned),
     Method("repair", repair.repair, "after a failure: fewest loads and moves, then balance", HEURISTIC, _repaired),
-    Method("exact", exact.solve_exact, "search, then a mixed-integer programme", "exact when it ends", _searched),
+    Method(
+        "exact", dispatch.under_rule(exact.solve_exact), "search, then the programme", "exact when it ends", _programmed
+    ),
     Method(
         "auto",
-        _from_running(exact.solve_auto),
+        _from_running(dispatch.under_rule(exact.solve_auto)),
         "search; exact where a layer is small and open; replan or repair what runs",
         "as reached",
         _any,

@@ -27,6 +27,8 @@ class LayerPlan(BaseModel):
     imbalance: float = Field(description="max_load / ideal, 1 for an idle layer")
     lower_bound: float = Field(description="proven floor under max_load")
     gap: float = Field(description="(max_load - lower_bound) / max_load")
+    max_load_even: float | None = Field(None, description="max_load if parts were even, where an engine's rule rules")
+    draw_deviation: float | None = Field(None, description="split random: what the draw adds to max_load, one sigma")
     moves: int | None = Field(None, description="(expert, GPU) pairs that the running plan lacks")
     moved: list[list[int]] | None = Field(
         None, description="[expert, GPU it is copied from (-1: storage), GPU, slot] of each of them"
@@ -100,7 +102,8 @@ class Solution(BaseModel):
     excess: float
     gpu_of_slot: list[int] = Field(description="S GPU ids")
     ep_size: int = Field(description="G")
-    split: Literal["even", "free"]
+    imbalance_even_mean: float | None = Field(None, description="imbalance_mean if parts were even")
+    split: Literal["even", "free", "sglang-static", "sglang-static-node", "random"]
     llm: dict[str, Any] | None = None
     phase: str | None = None
     engine: str | None = None

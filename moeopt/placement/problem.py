@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from moeopt.placement import bounds, conflicts, damage, per_step, seconds, verify
+from moeopt.placement import bounds, conflicts, damage, engine_rule, per_step, seconds, verify
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.moves import count_moves
@@ -138,6 +138,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             for row, layer in enumerate(layers):
                 layer["seconds"] = float(prices.after[row])
                 layer["seconds_now"] = None if prices.now is None else float(prices.now[row])
+        beside = _beside_even(instance, plan, judged, layers)
         worst = max(layer["gap"] for layer in layers)
         kind: BoundKind = "solver" if any(floor.kind == "solver" for floor in floors) else "certified"
         optimal = worst <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
@@ -150,6 +151,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             "imbalance_total": judged.imbalance_total,
             "mean_over_max": judged.mean_over_max,
             "excess": judged.excess,
+            **beside,
             "gpu_of_slot": instance.gpu_of_slot.tolist(),
             "ep_size": instance.num_gpus,
             "split": instance.split,
@@ -207,6 +209,21 @@ def _add_noise(instance: PlacementInstance, layers: list[dict[str, Any]]) -> Non
 def unit(instance: PlacementInstance) -> str:
     """What the objective is counted in."""
     return RATIO if instance.windows else UNIT
+
+
+def _beside_even(
+    instance: PlacementInstance, plan: Placement, judged: verify.Evaluation, layers: list[dict[str, Any]]
+) -> dict[str, float]:
+    """Under an engine's rule: what even parts would give, in every layer and over all, and the deviation of a draw."""
+    if not instance.engine_split:
+        return {}
+    even = verify.evaluate(instance, plan, "even")
+    for layer, top in zip(layers, even.max_load, strict=True):
+        layer["max_load_even"] = float(top)
+    if instance.split == "random":
+        for layer, sigma in zip(layers, engine_rule.draw_deviation(instance, plan, judged.gpu_cost), strict=True):
+            layer["draw_deviation"] = sigma
+    return {"imbalance_even_mean": even.imbalance_mean}
 
 
 def reference(instance: PlacementInstance) -> Mapping[str, Any]:

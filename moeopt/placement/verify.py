@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from moeopt.errors import InstanceError, PlanError, Violation
 from moeopt.kernels.loads import gpu_loads
+from moeopt.placement import engine_rule
 from moeopt.placement.combined import combine, ratio, tail_of
-from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.instance import SPLITS, PlacementInstance
 from moeopt.placement.moves import move_faults
 from moeopt.placement.plan import EMPTY, Placement
 
@@ -81,6 +82,8 @@ class Evaluation:
 def evaluate(instance: PlacementInstance, plan: Placement, split: str | None = None) -> Evaluation:
     """Compute every GPU's cost exactly, under the instance's split or another; without shares, parts are even.
 
+    Under ``random`` the costs are expectations, equal to those of even parts.
+
     Raises
     ------
     InstanceError
@@ -92,8 +95,9 @@ def evaluate(instance: PlacementInstance, plan: Placement, split: str | None = N
     >>> evaluate(instance, Placement.of([[0, 1]])).objective
     Fraction(3, 1)
     """
-    if split not in (None, "even", "free"):
-        raise InstanceError([Violation("split", "", repr(split), "must be one of even, free", "Use even")])
+    if split is not None and split not in SPLITS:
+        rule = f"must be one of {', '.join(SPLITS)}"
+        raise InstanceError([Violation("split", "", repr(split), rule, "Use even")])
     found = faults(instance, plan)
     if found:
         raise PlanError(found)
@@ -114,8 +118,11 @@ def _evaluate_windows(instance: PlacementInstance, plan: Placement, split: str |
 
 def _evaluate(instance: PlacementInstance, plan: Placement, split: str | None) -> Evaluation:
     """One window."""
-    if (split or instance.split) == "free" and plan.shares is not None:
+    rule = split or instance.split
+    if rule == "free" and plan.shares is not None:
         return _evaluate_shares(instance, plan)
+    if rule in engine_rule.FIXED_RULES:
+        return _judge_totals(instance, *engine_rule.totals(instance, plan, rule))
     return _evaluate_even(instance, plan)
 
 

@@ -233,7 +233,8 @@ def facts(instance: PlacementInstance) -> list[tuple[str, str]]:
 
 
 def _rules(instance: PlacementInstance) -> list[str]:
-    rules = ["split even over replicas" if instance.split == "even" else "split free over replicas"]
+    parts = f"split by the rule {instance.split}" if instance.engine_split else f"split {instance.split} over replicas"
+    rules = [parts]
     if instance.floor_tokens:
         whose = "per expert" if instance.floor_rule == "per_expert" else "per replica"
         passes = count(instance.steps, "step")

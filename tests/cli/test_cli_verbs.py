@@ -518,3 +518,17 @@ def test_a_wall_of_faults_is_cut_and_each_is_told_once(moeopt, tmp_path, monkeyp
     assert len(everything) > 21 and len(set(everything)) == len(everything)
     table = moeopt("compare", "loads.csv", *words[:-2], "--methods", "eplb,wall:plan").out
     assert max(map(len, table.splitlines())) < 400
+
+
+@pytest.mark.parametrize("split", ["sglang-static", "sglang-static-node", "random"])
+def test_place_says_what_an_engines_rule_costs_beside_even_parts(moeopt, tiny, tmp_path, split):
+    plan = tmp_path / "plan.json"
+    run = moeopt("place", tiny, *SHAPE, "--split", split, "-o", plan)
+    assert run.code == 0
+    assert [line for line in run.out.splitlines() if line.startswith(f"rule         {split}")]
+    assert moeopt("verify", plan, tiny).code == 0
+    document = json.loads(plan.read_text())
+    document["solution"]["layers"][0]["max_load_even"] += 1.0
+    plan.write_text(json.dumps(document))
+    run = moeopt("verify", plan, tiny)
+    assert run.code == 5 and "max_load_even" in run.err + run.out
