@@ -156,7 +156,7 @@ def _name_ragged(widths: list[int | None], check: Violations, layers: Sequence[i
         if width != first:
             layer = ids[row]
             seen = "a single number" if width is None else f"{width} experts"
-            rule = f"every layer must have as many experts as the first one, layer {ids[0]}: {first}"
+            rule = f"every layer must have as many experts as the first one, {first} in layer {ids[0]}"
             check.add("loads", seen, rule=rule, fix=fix, where=f"layer {layer}")
 
 

@@ -148,7 +148,7 @@ def test_layers_of_different_width_are_planned_apart(tmp_path: Path, moeopt: Cal
     file.write_text(json.dumps({"loads": [[1] * 8, [1] * 4, [2] * 8, [3] * 4], "layers": [2, 3, 5, 6]}))
     run = moeopt("place", file, "--gpus", 4, "--slots", 8)
     assert run.code == 2
-    for said in ("layer 3", "4 experts", "layer 2: 8", "--layers 2,5 and --layers 3,6"):
+    for said in ("layer 3", "4 experts", "8 in layer 2", "--layers 2,5 and --layers 3,6"):
         assert said in run.err
     assert moeopt("place", file, "--gpus", 4, "--slots", 8, "--layers", "2,5").code == 0
     small = moeopt("place", file, "--gpus", 4, "--slots", 4, "--layers", "3,6", "--json").document
