@@ -76,7 +76,7 @@ def compare(
     find_plugins(names)
     blocks: list[tuple[PlacementInstance, Comparison]] = []
     sources = [[path] for path in inputs or []] or [fitted]
-    labels = names_of(inputs or []) or [None]
+    labels: list[str | None] = [*names_of(inputs or [])] or [None]
     for paths, name in zip(sources, labels, strict=True):
         try:
             block = _block(paths, name, names, documents, shape, solving, limits, say, scored)

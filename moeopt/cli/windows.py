@@ -142,7 +142,9 @@ def files_of(option: str, patterns: Sequence[str], check: Violations) -> list[st
     """Files of an option that takes patterns: as the shell would list them; ``FILE.npz:KEY`` as it stands."""
     found: list[str] = []
     for pattern in [part for item in patterns for part in item.split(",") if part]:
-        matching = sorted(glob(pattern)) or ([pattern] if Path(re.sub(r"(\.npz):.*", r"\1", pattern)).exists() else [])
+        matching = sorted(glob(pattern))  # noqa: PTH207, for Path.glob takes no absolute patterns
+        if not matching and Path(re.sub(r"(\.npz):.*", r"\1", pattern)).exists():
+            matching = [pattern]
         if not matching:
             check.add(option, pattern, rule="matches no file", fix="Quote the pattern, and look at the folder")
         found.extend(path for path in matching if path not in found)

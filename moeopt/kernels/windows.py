@@ -108,7 +108,7 @@ def combined(ratios: Floats, tail: float) -> float:
     """Mean of the largest `tail` ratios, the last of them in part; none counts below 1."""
     ordered = np.sort(ratios)
     left = tail
-    total = 0.0
+    total: float = 0.0
     for place in range(ordered.shape[0]):
         part = left if left < 1.0 else 1.0
         if part <= 0.0:
@@ -116,8 +116,7 @@ def combined(ratios: Floats, tail: float) -> float:
         value = ordered[ordered.shape[0] - 1 - place]
         total += part * (value if value > 1.0 else 1.0)
         left -= part
-    value: float = total / tail
-    return value
+    return total / tail
 
 
 @jit
@@ -145,7 +144,7 @@ def heights(field: Field, state: State, gpu: int) -> float:
 @jit
 def changed_heights(field: Field, state: State, gpu: int, gains: int, loses: int, most: float) -> float:
     """The same if a replica of `gains` came and one of `loses` left, counts as they are; given up above `most`."""
-    cost = 0.0
+    cost: float = 0.0
     for w in range(field.floor.shape[0]):
         load = state.total[gpu, w] + state.unit[gains, w] - state.unit[loses, w]
         above = load * field.pace[gpu] - state.level[w]

@@ -2,7 +2,8 @@
 
 A plan has in window `w` the ratio ``rho_w = max_g C_gw / ideal_w``, 1 where the window is idle. CVaR of finitely many
 windows, ``min_t t + sum_w (rho_w - t)+ / ((1 - alpha) W)``, is the mean of the largest ``m = (1 - alpha) W`` ratios,
-the last of them in part; below ``m = 1`` it is the worst. The worst is ``m = 1``, the mean ``m = W``: one number, `tail`.
+the last of them in part; below ``m = 1`` it is the worst. So the worst is ``m = 1`` and the mean ``m = W``; `tail` has
+this number.
 """
 
 from __future__ import annotations

@@ -155,8 +155,7 @@ class Derived:
         GPUs that are gone do not count.
         """
         whole, floor, denominator = self.exact_loads
-        gone = self.gone
-        speed = sum(Fraction(pace) for gpu, pace in enumerate(self.speed) if gpu not in gone)
+        speed = self.total_speed
         fits = max(int(whole.max()), floor) * self.num_experts < 2**62
         weights = np.maximum(whole if fits else whole.astype(object), floor)
         ideals = [Fraction(int(total), denominator) / speed for total in weights.sum(axis=1)]
@@ -164,6 +163,11 @@ class Derived:
             carriers = sum(count > 0 for count in self.slots)
             ideals = [even + each * carriers / speed for even, each in zip(ideals, self.exact_base, strict=True)]
         return tuple(ideals)
+
+    @cached_property
+    def total_speed(self) -> Fraction:
+        """``sum_g v_g``, exact."""
+        return sum(map(Fraction, self.speed), Fraction(0))
 
     @property
     def par(self) -> tuple[Fraction, ...]:

@@ -236,10 +236,9 @@ class PlacementInstance(Derived):
             table = shared_experts.hosted(table, self.num_hosted, self.top_k)
             if window_loads is not None:
                 window_loads = shared_experts.hosted(window_loads, self.num_hosted, self.top_k)
-            if checks.listed(names) and len(names) == table.shape[1] - self.num_hosted:
-                names = [*names, *(f"shared {place}" for place in range(self.num_hosted))]
-            if checks.listed(min_replicas) and len(min_replicas) == table.shape[1] - self.num_hosted:  # type: ignore[arg-type]
-                min_replicas = [*min_replicas, *[1] * self.num_hosted]  # type: ignore[misc]
+            more = [f"shared {place}" for place in range(self.num_hosted)]
+            names = shared_experts.extended(names, more, table.shape[1])
+            min_replicas = shared_experts.extended(min_replicas, [1] * self.num_hosted, table.shape[1])
         num_layers, num_experts = table.shape
         memory = checks.memory(expert_bytes, memory_bytes, check)
         num_gpus = checks.num_gpus(gpus, slots, speed, memory, check)

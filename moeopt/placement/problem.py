@@ -44,8 +44,9 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         if method != "eplb_raw" or not instance.distinct:
             return None
         easier = copy.copy(instance)
+        for known in [key for key in easier.__dict__ if key not in easier.__dataclass_fields__]:
+            del easier.__dict__[known]  # computed for plans without doubles
         object.__setattr__(easier, "distinct", False)
-        easier.__dict__.pop("sha256", None)
         return easier, "distinct"
 
     def impossible(
@@ -95,11 +96,12 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             plan = with_best_shares(instance, plan, context.deadline)
             if context.deadline.passed():
                 notes.append("the time was up before every layer had its best shares: the others have even parts")
+        judged = verify.evaluate(instance, plan)
         advice = seconds.advice(instance, plan)
         if advice is not None:
             notes.append(f"{advice['reason']}: keep")
             plan = seconds.kept(instance) or plan
-        judged = verify.evaluate(instance, plan)
+            judged = verify.evaluate(instance, plan)
         if context.warm_start is not None:
             warm = context.warm_start
             if instance.split == "free" and warm.shares is None:

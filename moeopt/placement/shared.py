@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from moeopt.errors import Violations
+from moeopt.placement.checks import listed
 from moeopt.workload.table import Loads
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ def hosted(loads: Loads, num_shared: int, top_k: int) -> Loads:
     found: Any = np.concatenate([loads, *[tokens] * num_shared], axis=-1)
     found.flags.writeable = False
     return found  # type: ignore[no-any-return]
+
+
+def extended(value: Any, more: list[Any], length: int) -> Any:
+    """Entries given for the routed experts, and those of the hosted ones; anything else as it is."""
+    return [*value, *more] if listed(value) and len(value) + len(more) == length else value
 
 
 def refuse(shared: str | None, top_k: int | None, groups: Any, check: Violations) -> None:

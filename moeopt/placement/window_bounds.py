@@ -15,11 +15,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from moeopt.kernels.counts import greedy_counts
 from moeopt.placement import bounds
 from moeopt.placement.combined import combine, ratio, tail_of
 from moeopt.placement.instance import PlacementInstance
@@ -30,17 +31,30 @@ GRAIN = Fraction(1, 2**40)
 
 def grain(instance: PlacementInstance) -> Fraction:
     """`GRAIN` in parts of the ideal, which is all loads over all speeds."""
-    return GRAIN * sum(map(Fraction, instance.speed))
+    return GRAIN * instance.total_speed
 
 
 def cheap(instance: PlacementInstance) -> list[bounds.LayerBound]:
     """Best of the windows' own cheap bounds, combined, and the bounds of their blend and envelope."""
     alone = [bounds.cheap(window) for window in instance.windows]
-    found = []
-    for row in range(instance.num_layers):
-        best = _joined(instance, row, [mine[row] for mine in alone])
-        found.append(max([best, *_others(instance, row)], key=lambda bound: bound.value))
+    found = [_joined(instance, row, [mine[row] for mine in alone]) for row in range(instance.num_layers)]
+    if instance.split != "even":
+        return found
+    # of a blend and of the envelope the largest replica can say more: in floating point, to see where exactness pays
+    known = np.array([float(bound.value) for bound in found])
+    parts = np.array([window.weights / _ideals(window)[:, None] for window in instance.windows])
+    for kind, loads in ((_blended_bound, parts.mean(axis=0)), (_envelope_bound, parts.max(axis=0))):
+        counts = greedy_counts(loads, instance.num_slots, bounds.most_replicas(instance))
+        largest = (loads / counts).max(axis=1) / max(instance.speed)
+        for row in np.flatnonzero(largest > known * (1 - 1e-9)).tolist():
+            better = kind(instance, row)
+            if better is not None and better.value > found[row].value:
+                found[row] = better
     return found
+
+
+def _ideals(instance: PlacementInstance) -> NDArray[np.float64]:
+    return np.array([float(value) or 1.0 for value in instance.ideal])
 
 
 def tighten(
@@ -86,7 +100,8 @@ def check(instance: PlacementInstance, row: int, certificate: Mapping[str, Any])
         value = bounds.proved(blend(instance, row, weights), 0, inner)
         return None if value is None else value * grain(instance)
     if kind == "envelope":
-        return _envelope(instance, row)
+        found = _envelope_bound(instance, row)
+        return None if found is None else found.value
     return None
 
 
@@ -117,19 +132,12 @@ def blend(instance: PlacementInstance, row: int, weights: tuple[Fraction, ...]) 
 
     The constant load of shared experts is left out, which only lowers the bound.
     """
-    return _blend(instance, row, weights)
-
-
-@lru_cache(maxsize=256)
-def _blend(instance: PlacementInstance, row: int, weights: tuple[Fraction, ...]) -> PlacementInstance:
-    loads = [0] * instance.num_experts
-    floor = 0
+    loads, floor = [0] * instance.num_experts, 0
     for window, weight in zip(instance.windows, weights, strict=True):
-        if not window.ideal[row] or not weight:
-            continue
-        each, least = _grains(window, row, weight)
-        floor += least
-        loads = [total + load for total, load in zip(loads, each, strict=True)]
+        if window.ideal[row] and weight:
+            each, least = _grains(window, row, weight)
+            floor += least
+            loads = [total + load for total, load in zip(loads, each, strict=True)]
     return alike(instance, np.array([loads], dtype=np.int64), float(floor), 1)
 
 
@@ -170,24 +178,21 @@ def _blended(instance: PlacementInstance, inner: bounds.LayerBound) -> bounds.La
     return bounds.LayerBound("blend", inner.value * grain(instance), certificate)
 
 
-def _others(instance: PlacementInstance, row: int) -> list[bounds.LayerBound]:
-    found = []
-    if instance.split in ("even", "free"):
-        found.append(_blended(instance, bounds.cheap(blend(instance, row, _equal(instance)))[0]))
-    value = _envelope(instance, row)
-    if value is not None:
-        found.append(bounds.LayerBound("envelope", value, {"kind": "envelope"}))
-    return found
+def _blended_bound(instance: PlacementInstance, row: int) -> bounds.LayerBound:
+    return _blended(instance, bounds.cheap(blend(instance, row, _equal(instance)))[0])
 
 
-def _envelope(instance: PlacementInstance, row: int) -> Fraction | None:
+def _envelope_bound(instance: PlacementInstance, row: int) -> bounds.LayerBound | None:
     """The smallest possible largest replica, each expert in the window where it weighs most; for the worst window."""
     if instance.split != "even" or tail_of(instance) != 1:
         return None
-    parts = [_grains(window, row, Fraction(1)) for window in instance.windows if window.ideal[row]]
-    loads = [max(column) for column in zip(*(each for each, _ in parts), strict=True)]
-    if not loads:
-        return None  # every window is idle
-    largest = alike(instance, np.array([loads], dtype=np.int64), float(max(least for _, least in parts)), 1)
+    loads, floor = [0] * instance.num_experts, 0
+    for window in instance.windows:
+        if window.ideal[row]:
+            each, least = _grains(window, row, Fraction(1))
+            floor = max(floor, least)
+            loads = [max(top, load) for top, load in zip(loads, each, strict=True)]
+    largest = alike(instance, np.array([loads], dtype=np.int64), float(floor), 1)
     value = bounds.proved(largest, 0, {"kind": "largest"})
-    return None if value is None else value * grain(instance)
+    assert value is not None  # the split is even
+    return bounds.LayerBound("envelope", value * grain(instance), {"kind": "envelope"})

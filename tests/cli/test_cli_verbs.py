@@ -33,10 +33,13 @@ def test_alone_the_command_prints_its_help(moeopt):
     ("words", "said"),
     [
         (("nope",), "No such command 'nope'"),
-        (("place",), "Missing argument 'INPUT'"),
+        (("place",), "Missing argument 'INPUT"),
         (("place", "FILE", "--nope"), "No such option: --nope"),
         (("place", "FILE", "--gpus", "x"), "--gpus"),
-        (("place", "FILE", *SHAPE, "--time-limit", "5x"), "--time-limit = 5x: must be a unit of ns, us, ms"),
+        (
+            ("place", "FILE", *SHAPE, "--time-limit", "5x"),
+            "--time-limit = 5x: must be a number and a unit of ns, us, ms",
+        ),
         (("place", "FILE", *SHAPE, "--gap", "2"), "limits.gap = 2.0"),
         (("place", "FILE", *SHAPE, "--method", "serch"), "Did you mean search?"),
         (("place", "FILE", *SHAPE, "--layers", "3,4"), "--layers = 4: is not a layer of this file. It has 3 to 7."),

@@ -38,7 +38,10 @@ NEAR, CLOSE = 1e-4, 2e-3
 
 
 def applies(instance: PlacementInstance) -> str | None:
-    """Several windows are searched with even parts only."""
+    """Several windows are searched with even parts, and beside no other further rule but constant loads."""
+    strange = instance.extras - {"windows", "base", "engine_split"}
+    if instance.windows and strange:
+        return f"several windows cannot be planned together with {', '.join(sorted(strange))} yet; plan their sum"
     if instance.windows and instance.split != "even":
         return f"several windows are planned with split even; {instance.split} is for one window"
     return None

@@ -101,13 +101,15 @@ class _Run:
         deadline = self.context.deadline
         values = np.array([self._values(start) for start in self.starts])
         self.improve, self.compiled = self._engine(deadline)
-        rows = range(self.instance.num_layers)
-        for row in sorted(rows, key=lambda row: -float(self.value[row])) if deadline.limited else rows:
+        rows = list(range(self.instance.num_layers))
+        if deadline.limited:  # with little time the worst layer comes first
+            rows.sort(key=lambda row: -float(self.value[row]))
+        for done, row in enumerate(rows):
             if deadline.passed():
                 self.stop = Stop.TIME
                 return
-            self._layer(row, values[:, row], deadline.share(self.instance.num_layers - row))
-            self.context.report(row + 1, self.instance.num_layers)
+            self._layer(row, values[:, row], deadline.share(len(rows) - done))
+            self.context.report(done + 1, len(rows))
 
     def _layer(self, row: int, values: Floats, share: Deadline) -> None:
         order = np.argsort(values, kind="stable")
