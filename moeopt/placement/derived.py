@@ -166,8 +166,9 @@ class Derived:
 
     @cached_property
     def total_speed(self) -> Fraction:
-        """``sum_g v_g``, exact."""
-        return sum(map(Fraction, self.speed), Fraction(0))
+        """``sum_g v_g`` over GPUs that are not gone, exact."""
+        gone = self.gone
+        return sum((Fraction(pace) for gpu, pace in enumerate(self.speed) if gpu not in gone), Fraction(0))
 
     @property
     def par(self) -> tuple[Fraction, ...]:

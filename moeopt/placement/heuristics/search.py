@@ -51,9 +51,8 @@ def search(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
     """Search every layer down to the gap limit (0.1 % by default) or to the iteration limit."""
     if instance.windows:
         return search_windows(instance, context, search)
-    if (
-        instance.exact_base is not None and len(set(instance.speed)) == 1
-    ):  # equal on all GPUs, so it changes no plan, and what is proved is lifted
+    if instance.exact_base is not None and len(set(instance.speed)) == 1:
+        # equal on all GPUs, so it changes no plan, and what is proved is lifted
         return with_base(instance, search(instance.bare, context))
     run = _Run(instance, context)
     try:
