@@ -95,14 +95,14 @@ def fraction(field: str, value: Any, check: Violations) -> float:
 
 
 def memory(expert_bytes: Any, memory_bytes: Any, check: Violations) -> list[float] | float | None:
-    """Bytes per GPU, as given; both fields or neither."""
-    if (expert_bytes is None) != (memory_bytes is None):
-        missing, given = ("expert_bytes", "memory_bytes")[:: 1 if expert_bytes is None else -1]
-        check.add(missing, None, rule=f"is needed beside {given}", fix="Give both or neither")
+    """Bytes per GPU, as given; not without the bytes of an expert, which alone say what a move weighs."""
+    if expert_bytes is None and memory_bytes is not None:
+        check.add("expert_bytes", None, rule="is needed beside memory_bytes", fix="Give both or neither")
         return None
+    if expert_bytes is not None:
+        number("expert_bytes", expert_bytes, check, positive=True)
     if memory_bytes is None:
         return None
-    number("expert_bytes", expert_bytes, check, positive=True)
     if listed(memory_bytes):
         return [number("memory_bytes", item, check, where=f"GPU {gpu}") for gpu, item in enumerate(memory_bytes)]
     return number("memory_bytes", memory_bytes, check)

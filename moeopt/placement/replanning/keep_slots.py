@@ -15,8 +15,10 @@ def old_slots(instance: PlacementInstance, row: int) -> NDArray[np.int64]:
     A GPU that had more slots than it has now shows the first ones; what lay on a lost GPU does not show.
     """
     assert instance.current is not None
-    held = np.asarray(instance.current)[row]
+    held: NDArray[np.int64] = np.asarray(instance.current)[row].astype(np.int64)
     gpu = running_gpus(instance)
+    if np.array_equal(gpu, instance.gpu_of_slot):
+        return held
     out = np.full(instance.num_slots, EMPTY, dtype=np.int64)
     for at, count in enumerate(instance.slots):
         mine = held[gpu == at][:count]
@@ -33,10 +35,11 @@ def in_old_slots(instance: PlacementInstance, held: NDArray[np.integer], row: in
     [2, 1, 0, 3]
     """
     before = old_slots(instance, row)
-    out = np.full(instance.num_slots, EMPTY, dtype=np.int64)
-    for gpu in range(instance.num_gpus):
+    out = np.array(held, dtype=np.int64)
+    for gpu in np.unique(instance.gpu_of_slot[out != before]).tolist():
         slots = range(int(instance.slot_start[gpu]), int(instance.slot_start[gpu + 1]))
         left = sorted(int(held[slot]) for slot in slots if held[slot] != EMPTY)
+        out[slots.start : slots.stop] = EMPTY
         for slot in slots:
             expert = int(before[slot])
             if expert in left:

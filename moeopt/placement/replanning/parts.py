@@ -18,7 +18,7 @@ BUDGETS: dict[str, Any] = {
 
 def without_budgets(instance: PlacementInstance) -> PlacementInstance:
     """The same instance as if nothing ran yet."""
-    return _changed(instance, BUDGETS)
+    return _changed(instance, BUDGETS, stale=("sha256", "extras", "windows"))
 
 
 def layer_alone(instance: PlacementInstance, row: int) -> PlacementInstance:
@@ -29,10 +29,14 @@ def layer_alone(instance: PlacementInstance, row: int) -> PlacementInstance:
     return _changed(instance, changes)
 
 
-def _changed(instance: PlacementInstance, changes: dict[str, Any]) -> PlacementInstance:
+def _changed(
+    instance: PlacementInstance, changes: dict[str, Any], stale: tuple[str, ...] | None = None
+) -> PlacementInstance:
+    """A copy with other fields, rid of what was computed from them: `stale`, or everything."""
     other = copy.copy(instance)
     for key in [key for key in other.__dict__ if key not in instance.__dataclass_fields__]:
-        del other.__dict__[key]  # what was computed from the fields
+        if stale is None or key in stale:
+            del other.__dict__[key]
     for key, value in changes.items():
         object.__setattr__(other, key, value)
     return other

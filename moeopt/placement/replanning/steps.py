@@ -75,14 +75,14 @@ def steps(
         Carried out in order they turn the running plan into this one, to the slot. After every step each expert has
         as many replicas as the least of: what it had, what it will have, what ``min_replicas`` asks; so a last copy is
         never overwritten before a new one is there. Experts that go round in a ring, with no copy to spare, change
-        places in one step; a ring longer than a step is cut into exchanges of two, which moves more. Replicas that
+        places in one step; a ring longer than a step is cut, with one transfer more for each cut. Replicas that
         only change slots inside a GPU come in a last step, as transfers from the GPU to itself, and are not counted;
         slots that the plan leaves empty are emptied then, without a transfer.
 
     Raises
     ------
     InstanceError
-        There is no running plan, a limit is no whole number >= 1, or an exchange of two does not fit the limits.
+        There is no running plan, a limit is no whole number >= 1, or an exchange of two does not fit them.
     PlanError
         The plan breaks a rule.
 

@@ -52,7 +52,6 @@ class LayerSearch:
     frontier: Frontier
     most_moves: int
     rng: NDArray[np.int64]
-    state: moving.State | None = None
 
     def sweep(self, moves: int, high: float, low: float, wanted: int, pace: Pace, deadline: Deadline) -> bool:
         """One sweep from the frontier's plan with so many moves; whether there was time for it.
@@ -63,8 +62,7 @@ class LayerSearch:
         if steps < min(64, wanted):
             return False
         layer = self.layer
-        if self.state is None:
-            self.state = blank_state(layer)
+        state = blank_state(layer)  # not kept: its tables are large where there are many GPUs
         start = self.frontier.plan(moves)
         held = np.where(start < 0, layer.empty, start).astype(np.int64)
         most = max(moves, min(self.most_moves, MOST_CELLS // max(len(held), 1)))
@@ -77,7 +75,7 @@ class LayerSearch:
         done = 0
         while done < steps:
             until = min(done + chunk, steps)
-            pace.run(layer, self.state, how, held, done, until, reach, found, rows, self.rng)
+            pace.run(layer, state, how, held, done, until, reach, found, rows, self.rng)
             done = until
             if deadline.passed():
                 break

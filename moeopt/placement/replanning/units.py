@@ -78,11 +78,14 @@ def fitting(
             if counts[out] > needed[out]:
                 yield from _from_the_end([*unit[turn + 1 :], *unit[: turn + 1]], gpu, most, per_gpu)
                 return
-        if most < 2:
-            rule = "two experts with one copy each can only change places at once, with 2 transfers in a step"
-            raise InstanceError([Violation("max_transfers", "", str(most), rule, "Use 2 or more")])
-        yield from _exchanges(unit, held)
-        return
+        for turn in range(len(unit)):
+            parts = list(_portions([*unit[turn:], *unit[:turn]], held, gpu, most, per_gpu))
+            if all(_fits(part, gpu, most, per_gpu) for part in parts):
+                yield from parts
+                return
+        name, limit = ("max_transfers", most) if most < 2 else ("max_per_gpu", per_gpu)
+        rule = "experts with one copy each can only change places at once, with 2 transfers or more in a step"
+        raise InstanceError([Violation(name, "", str(limit), rule, "Use 2 or more")])
     yield from _from_the_end(unit, gpu, most, per_gpu)
 
 
@@ -103,12 +106,13 @@ def _from_the_end(unit: Unit, gpu: NDArray[np.int64], most: int, per_gpu: int) -
         yield part
 
 
-def _exchanges(unit: Unit, held: NDArray[np.int64]) -> Iterator[Unit]:
-    """A ring as exchanges of two: each puts one expert where it belongs and another one where it waits."""
+def _portions(unit: Unit, held: NDArray[np.int64], gpu: NDArray[np.int64], most: int, per_gpu: int) -> Iterator[Unit]:
+    """A ring in portions: in each all but one expert come to where they belong, and one waits in the first slot."""
     first = unit[0][0]
-    waiting = int(held[first])
-    for slot, expert in unit[1:]:
-        out = int(held[slot])
-        yield [(slot, expert), (first, out)]
-        assert expert == waiting  # the expert that waits in the first slot is the one wanted next
-        waiting = out
+    part: Unit = []
+    for one in unit[1:]:
+        if part and not _fits([*part, one, (first, EMPTY)], gpu, most, per_gpu):
+            yield [*part, (first, int(held[part[-1][0]]))]
+            part = []
+        part.append(one)
+    yield [*part, (first, int(held[part[-1][0]]))]

@@ -47,7 +47,9 @@ def as_layer(
     place = np.empty(num_experts, dtype=np.int64)
     place[order] = np.arange(num_experts)
     usable = sum(count > 0 for count in instance.slots)
-    most = min(usable, instance.num_slots) if instance.distinct else instance.num_slots
+    most = instance.num_slots - num_experts + 1
+    if instance.distinct:
+        most = min(most, usable)
     combine, tail = _combined(instance)
     return moving.Layer(
         np.ascontiguousarray(loads),

@@ -58,7 +58,7 @@ def test_a_measured_rebalance_that_cost_more_than_it_saved_is_refused() -> None:
 
 
 def test_a_result_decides_for_itself() -> None:
-    result = replan(SKEWED, IN_ORDER, gpus=3, slots=6, max_moves=2, expert_bytes=1e9, memory_bytes=2e9)
+    result = replan(SKEWED, IN_ORDER, gpus=3, slots=6, max_moves=2, expert_bytes=1e9)
     assert result.solution["moved_bytes"] == 2e9
     long = placement.decide(result, steps_until_next=6000, step_seconds=0.03, bytes_per_s=1e9)
     assert long.decision == "move" and long.stall_s == 2.0

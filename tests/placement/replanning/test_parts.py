@@ -127,3 +127,47 @@ def test_plans_with_moves_are_written_read_and_verified() -> None:
         damage(broken)
         found = document_faults(read_result(broken), instance.loads.tolist())
         assert any(said in fault for fault in found), (said, found)
+
+
+@pytest.mark.parametrize("rules", [{}, {"combine": "mean"}, {"combine": "cvar", "alpha": 0.5}, {"fill": "at_most"}])
+def test_the_kernel_knows_windows_and_keeps_replicas_and_nodes(rules: dict[str, object]) -> None:
+    rng = np.random.default_rng(7)
+    instance = PlacementInstance(
+        rng.lognormal(0, 1, (3, 1, 8)),
+        gpus=4,
+        slots=20,
+        nodes=2,
+        current=[[0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3]],
+        min_replicas=2,
+        survive_nodes=1,
+        **rules,
+    )
+    layer = as_layer(instance, 0, allowed_homes(instance, 0), instance.current[0].astype(np.int64))
+    reach, plans = np.full(21, np.inf), np.zeros((21, 20), dtype=np.int32)
+    rows, state = np.zeros(21, dtype=bool), blank_state(layer)
+    how = moving.Sweep(1.5, 1.0, 1.0, 800.0, 15.0, 0.2, 20, 4000)
+    held = instance.current[0].astype(np.int64)
+    before = values(layer, held[None, :])[0]
+    assert moving.sweep(layer, state, how, held, 0, 4000, reach, plans, rows, np.array([5])) > 0
+    assert rows.any() and reach.min() < before
+    node = np.array(instance.node)[instance.gpu_of_slot]
+    for moves in np.flatnonzero(rows):
+        plan = np.where(plans[moves] == layer.empty, -1, plans[moves]).astype(np.int64)
+        assert reach[moves] == pytest.approx(values(layer, plan[None, :])[0])
+        assert (np.bincount(plan[plan >= 0], minlength=8) >= 2).all()
+        assert all(len(set(node[plan == expert])) == 2 for expert in range(8))
+        assert len({(e, g) for e, g in zip(plan, instance.gpu_of_slot, strict=True) if e >= 0}) == (plan >= 0).sum()
+
+
+def test_values_combine_windows_as_the_rule_says() -> None:
+    loads = np.array([[[4.0, 2.0]], [[1.0, 1.0]], [[1.0, 4.0]]])
+    for rules, expected in (
+        ({"combine": "worst"}, 8 / 5),
+        ({"combine": "mean"}, (4 / 3 + 1 + 8 / 5) / 3),
+        ({"combine": "cvar", "alpha": 1 / 3}, (8 / 5 + 4 / 3) / 2),
+        ({"combine": "cvar", "alpha": 0.5}, (8 / 5 + 4 / 3 / 2) / 1.5),
+        ({"combine": "cvar", "alpha": 0.9}, 8 / 5),
+    ):
+        instance = PlacementInstance(loads, gpus=2, slots=2, current=[[0, 1]], **rules)
+        layer = as_layer(instance, 0, allowed_homes(instance, 0), np.array([0, 1]))
+        assert values(layer, np.array([[0, 1]]))[0] == pytest.approx(expected)

@@ -1,0 +1,97 @@
+"""Re-planning on the command line: the running plan in, moves and a decision out."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+SHAPE = ("--gpus", 3, "--slots", 6)
+
+
+@pytest.fixture
+def running(tmp_path, moeopt):
+    """Loads, and a running plan of ours for other loads."""
+    old, new = tmp_path / "old.csv", tmp_path / "new.csv"
+    old.write_text("10,9,5,4,2,1\n")
+    new.write_text("10,9,5,4,2,7\n")
+    assert moeopt("place", old, *SHAPE, "-o", tmp_path / "plan.json").code == 0
+    table = tmp_path / "in_order.json"
+    table.write_text("[[0, 1, 2, 3, 4, 5]]")
+    np.save(tmp_path / "in_order.npy", np.arange(6)[None, :])
+    return tmp_path
+
+
+def test_a_plan_of_ours_is_replanned_within_a_budget_and_verified(moeopt, running):
+    out = running / "next.json"
+    words = (*SHAPE, "--current", running / "plan.json", "--max-moves", 2, "--expert-bytes", "42MB")
+    run = moeopt("place", running / "new.csv", *words, "-o", out)
+    assert run.code == 0
+    assert "moves        2 of 6 slots new (33.33 %), 84 MB; imbalance of the running plan" in run.out
+    assert moeopt("verify", out, running / "new.csv").code == 0
+    document = json.loads(out.read_text())
+    document["solution"]["moves"] = 1
+    out.write_text(json.dumps(document))
+    assert moeopt("verify", out, running / "new.csv").code == 5
+
+
+@pytest.mark.parametrize("table", ["in_order.json", "in_order.npy"])
+def test_bare_tables_of_slots_are_running_plans(moeopt, running, table):
+    words = ("--current", running / table, "--max-moves", 0, "--json")
+    run = moeopt("place", running / "old.csv", *SHAPE, *words)
+    assert run.code == 0 and run.document["objective"] == 19 and run.document["solution"]["moves"] == 0
+    assert "keep: the budget of moves is 0" in run.err
+
+
+def test_the_frontier_is_a_table_with_v(moeopt, running):
+    words = ("--current", running / "in_order.json", "--max-moves", 2)
+    plain = moeopt("place", running / "old.csv", *SHAPE, *words)
+    assert "what moves buy" not in plain.out
+    run = moeopt("place", running / "old.csv", *SHAPE, *words, "-v")
+    assert "what moves buy" in run.out and "2 <" in run.out
+
+
+@pytest.mark.parametrize(("steps", "code", "said"), [(6, 5, "keep"), (6000, 0, "move")])
+def test_what_is_not_worth_the_stall_is_a_gate(moeopt, running, steps, code, said):
+    price = ("--stall", "2s", "--step-time", "30ms", "--steps-until-next", steps)
+    words = ("--current", running / "in_order.json", "--max-moves", 2, *price)
+    run = moeopt("place", running / "old.csv", *SHAPE, *words, "--fail-if-worse")
+    assert run.code == code
+    assert f"decision     {said}: " in run.out and "breaks even after 159 steps" in run.out
+    assert moeopt("place", running / "old.csv", *SHAPE, *words).code == 0
+    document = moeopt("place", running / "old.csv", *SHAPE, *words, "--json").document
+    assert document["solution"]["decision"]["decision"] == said
+
+
+def test_bandwidth_and_bytes_give_the_stall(moeopt, running):
+    words = ("--current", running / "in_order.json", "--max-moves", 2, "--expert-bytes", "1GB", "--bandwidth", "1GB")
+    price = ("--step-time", "30ms", "--steps-until-next", 10)
+    run = moeopt("place", running / "old.csv", *SHAPE, *words, *price, "--json")
+    assert run.document["solution"]["decision"]["stall_s"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--stall", "2s"), "--steps-until-next = missing"),
+        (("--stall", "2s", "--step-time", "30ms", "--steps-until-next", 5), "--current = missing"),
+        (("--current", "TABLE", "--steps-until-next", 5, "--step-time", "30ms"), "stall_seconds"),
+        (("--max-moves", 5), "needs the running plan"),
+        (("--current", "TABLE", "--max-moves", -1), "max_moves = -1"),
+        (("--current", "TABLE", "--method", "eplb", "--max-moves", 1), "eplb does not apply"),
+        (("--method", "replan"), "there is no running plan"),
+    ],
+)
+def test_bad_usage_names_the_option(moeopt, running, words, said):
+    words = [running / "in_order.json" if word == "TABLE" else word for word in words]
+    run = moeopt("place", running / "old.csv", *SHAPE, *words)
+    assert run.code == 2 and said in run.err
+
+
+def test_a_dead_gpu_beyond_the_budget_is_infeasible_with_the_shortfall(moeopt, running):
+    (running / "nine.json").write_text("[[0, 1, 2, 3, 4, 5, 0, 1, 2]]")
+    words = ("--gpus", 3, "--slots", 9, "--current", running / "nine.json", "--lost", 1, "--max-moves")
+    run = moeopt("place", running / "old.csv", *words, 1)
+    assert run.code == 3 and "at least 3 replicas must move in all, 1 may: 2 too few" in run.err
+    assert moeopt("place", running / "old.csv", *words, 3).code == 0
