@@ -5,7 +5,7 @@
 | ``mean`` | every split, floor rule, speed and fill | none needed |
 | ``alone`` | every split, floor rule, speed and fill | the expert |
 | ``largest`` | even split, every speed (divided by the fastest) | none needed |
-| ``pigeonhole`` | even split, floor per expert, equal slots and speeds | threshold and a set of experts |
+| ``pigeonhole`` | even split, floor per expert, equal GPUs; lifts: ``distinct`` | threshold, experts, lifts |
 | ``configuration`` | even split, every floor rule, slots, speed and fill | threshold, sizes and prices of pieces |
 | ``enumeration`` | even split, equal GPUs, all slots filled, no groups, no pins, small | the value |
 | ``deals`` | groups on nodes that are alike, deals that can be listed | none needed |
@@ -14,8 +14,11 @@
 Under ``random`` everything is as under the even split; under a rule of whole sources only ``mean``, ``deals`` and
 ``sources`` hold.
 
-Proofs are in ``models/placement.md``. A bound of a flat placement holds for a hierarchical one too, which has fewer
-plans. Floating point only chooses what to certify; `check` recomputes every value in whole numbers and fractions.
+Crowd and partner bounds are ``configuration`` certificates of one or two prices, searched for at most four equal slots,
+equal speeds and a floor per expert. Proofs are in ``models/placement.md``. A bound of a flat placement holds for a
+hierarchical one too, which has fewer plans; so do all of them under pins, least
+replicas or nodes to survive. Floating point only chooses what to certify; `check` recomputes every value in whole
+numbers and fractions.
 """
 
 from __future__ import annotations
