@@ -161,8 +161,8 @@ def _show(result: Result, say: Say) -> None:
         ("layers", f"{len(layers):,}: {proved} proved optimal, {near} within 0.1 % of the bound"),
         ("time", f"{duration(result.runtime_s)}"),
     )
-    lines = (*lines[:3], *_beside_even(result.solution), *lines[3:])
-    say.show("\n".join(f"{name:<12} {text}" for name, text in lines))
+    shown = [*lines[:3], *_beside_even(result.solution), *lines[3:]]
+    say.show("\n".join(f"{name:<12} {text}" for name, text in shown))
 
 
 def _beside_even(solution: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

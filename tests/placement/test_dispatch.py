@@ -19,6 +19,7 @@ from moeopt.placement import Placement, PlacementInstance, bounds, engine_rule
 from moeopt.placement.heuristics import layouts
 from moeopt.workload import generate
 from tests import oracles, strategies
+from tests.benchmarks import brute_force_sources
 
 FOLDER = Path(__file__).parents[2] / "instances" / "published"
 ROWS = {row["name"]: row for row in json.loads((FOLDER / "shapes.json").read_text())["instances"]}
@@ -128,6 +129,11 @@ def test_bounds_hold_for_every_plan_and_optimal_needs_one(instance: PlacementIns
     assert result.status == "FEASIBLE" or float(value) <= float(bound.value) * (1 + 1e-9)
     eplb = placement.solve(instance, method="eplb")
     assert value <= placement.evaluate(instance, eplb.plan).objective * Fraction(1 + 1e-9)
+
+
+def test_bounds_hold_against_all_plans_of_many_layers() -> None:
+    """A sample of what ``tests/benchmarks/brute_force_sources.py`` checks on 50,000 layers."""
+    assert "no bound above" in brute_force_sources.check(1000, seed=5)
 
 
 @pytest.mark.parametrize(
