@@ -18,6 +18,8 @@ WORK = 3.0e6
 ROUNDS = 2000
 """Rounds before a part is given up: what ends the search of small parts."""
 
+SLICE = 3.0e5
+"""Slots looked at between two looks at the clock, some 4 ms compiled."""
 CHUNK_COMPILED, CHUNK_INTERPRETED = 32, 1
 """Rounds between two looks at the clock."""
 
@@ -42,6 +44,11 @@ class Part:
     least: tuple[int, ...] = ()
     node: tuple[int, ...] = ()
     spread: int = 1
+
+    @property
+    def work(self) -> float:
+        """Slots to look at before the part is given up: `WORK`, or ten scans of every GPU where that is more."""
+        return max(WORK, 10.0 * len(self.slots) * sum(self.slots))
 
     @property
     def most(self) -> int:
@@ -69,7 +76,9 @@ class Part:
         pace = 1.0 / np.array(self.speed)
         base = np.array(self.base or (0.0,) * len(slots))
         least = np.append(self.smallest, 0) if self.may_be_empty else self.smallest
-        home = np.unique(self.node or (0,) * len(slots), return_inverse=True)[1].astype(np.int64)
+        home = np.zeros(len(slots), dtype=np.int64)
+        if self.node:
+            home = np.unique(self.node, return_inverse=True)[1].astype(np.int64)
         return packing.Layer(
             loads, self.floor, gpu, start, pace, rule, self.distinct, self.most, empty, base, least, home, self.spread
         )
@@ -147,8 +156,9 @@ def deepen(
         todo, until = min(chunk, rounds - done), work
         if deadline.limited:
             todo = min(todo, 4)
-            if not by.compiled:  # a descent can take seconds
-                until = min(work, memory[packing.WORK] + len(base))
+            # a descent can take seconds
+            step = max(SLICE, len(base)) if by.compiled else len(base)
+            until = min(work, memory[packing.WORK] + step)
         done += by.improve(layer, base, best, goal, todo, until, memory, rng)
     held = np.where(best == layer.empty, -1, best) if layer.empty >= 0 else best
     return Found(held, float(memory[packing.BEST]), done, out_of_time)

@@ -30,7 +30,7 @@ def part_of(
     loads = instance.loads[row].astype(np.float64) if per_replica else instance.weights[row]
     rule = rules_of(instance) if rule is None else rule
     constant = () if instance.base is None else tuple((instance.base[row][gpus] / scale).tolist())
-    least = tuple(instance.min_replicas[expert] for expert in experts)
+    several = "min_replicas" in instance.extras
     return Part(
         loads[experts] / scale,
         float(instance.floor) / scale if per_replica else 0.0,
@@ -40,7 +40,7 @@ def part_of(
         instance.distinct,
         instance.fill == "at_most",
         constant,
-        least if max(least) > 1 else (),
+        tuple(instance.min_replicas[expert] for expert in experts) if several else (),
         tuple(instance.node[gpu] for gpu in gpus) if instance.survive_nodes else (),
         instance.survive_nodes + 1,
     )

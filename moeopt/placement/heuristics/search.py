@@ -19,7 +19,7 @@ from moeopt.placement import bounds as lower
 from moeopt.placement import deals
 from moeopt.placement.heuristics import eplb, nodes
 from moeopt.placement.heuristics.count_first import CountFirst, count_first, countable, number_of
-from moeopt.placement.heuristics.deep import ROUNDS, WORK, Engine, Found, Part, deepen, engine
+from moeopt.placement.heuristics.deep import ROUNDS, Engine, Found, Part, deepen, engine
 from moeopt.placement.heuristics.parts import part_of, rules_of, scale_of
 from moeopt.placement.heuristics.starts import starts
 from moeopt.placement.heuristics.windowed import search_windows
@@ -31,7 +31,7 @@ from moeopt.result import MACHINE_NOTE, Stop
 DEFAULT_GAP = 0.001
 KNOWS = frozenset({"min_replicas", "survive_nodes", "base"})
 """Further rules that the search keeps."""
-SHORT = 3
+SHORT = 6
 """Short searches before a long one; each has a tenth of the rounds and of the work."""
 NEAR, CLOSE = 1e-4, 2e-3
 """How close to the number of its counts a packing need come to be finished, and to need no other start."""
@@ -223,12 +223,12 @@ class _Run:
             if best.cost <= low * (1 + CLOSE) or first.number > best.cost:
                 break
             aim = max(goal, first.number * (1 + NEAR))
-            best = self._descend(part, best, first.held, aim, row, WORK / len(firsts))
+            best = self._descend(part, best, first.held, aim, row, part.work / len(firsts))
         if firsts and part.slots[0] == 2:
-            return self._descend(part, best, best.held, goal, row, WORK / 60)
+            return self._descend(part, best, best.held, goal, row, part.work / 60)
         if firsts and best.cost > low * (1 + CLOSE):
-            best = self._descend(part, best, start, goal, row, WORK / 2)
-        return self._descend(part, best, best.held, goal, row, WORK / 2 if firsts else WORK)
+            best = self._descend(part, best, start, goal, row, part.work / 2)
+        return self._descend(part, best, best.held, goal, row, part.work / 2 if firsts else part.work)
 
     def _descend(self, part: Part, best: Found, start: NDArray[np.int64], goal: float, row: int, work: float) -> Found:
         """The better of the best so far and a deep search: some short ones from a start, then a long one from the best.
