@@ -61,7 +61,7 @@ def _repaired(instance: PlacementInstance) -> str | None:
 
 
 def _replanned(instance: PlacementInstance) -> str | None:
-    return replanning.applies(instance) or _unknown(instance, ("moves", "lost"))
+    return replanning.applies(instance) or _unknown(instance, ("moves", "min_replicas", "survive_nodes"))
 
 
 def _any(instance: PlacementInstance) -> str | None:
