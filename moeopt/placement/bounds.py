@@ -93,7 +93,7 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
 
 def _cheap_for_engine(instance: PlacementInstance) -> list[LayerBound]:
     """The same under an engine's dispatch rule."""
-    even = engine_rule.with_even_parts(instance)
+    even = instance.even
     if not engine_rule.fixed(instance):
         return cheap(even)
     rows = list(range(instance.num_layers))
@@ -141,7 +141,7 @@ def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective:
 
         return window_bounds.tighten(instance, bound, row, objective, gap)
     if instance.engine_split:
-        even = engine_rule.with_even_parts(instance)
+        even = instance.even
         return bound if engine_rule.fixed(instance) else tighten(even, bound, row, objective, gap)
     if instance.exact_base is not None:
         return _lifting(instance, bound, row, objective, lambda bare, known, top: tighten(bare, known, row, top, gap))
@@ -169,7 +169,7 @@ def priced(
     if instance.windows or engine_rule.fixed(instance) or not _is_open(bound, objective, gap):
         return bound
     if instance.engine_split:
-        return priced(engine_rule.with_even_parts(instance), bound, row, objective, gap, deadline)
+        return priced(instance.even, bound, row, objective, gap, deadline)
     if instance.exact_base is not None:
         return _lifting(
             instance, bound, row, objective, lambda bare, known, top: priced(bare, known, row, top, gap, deadline)
@@ -290,13 +290,13 @@ def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any
     instance = instance.left
     kind = certificate.get("kind")
     if instance.split == "random":
-        return _proved(engine_rule.with_even_parts(instance), row, certificate)
+        return _proved(instance.even, row, certificate)
     if kind == "mean":
         return means(instance)[row]
     if engine_rule.fixed(instance):
         if kind == "sources":
             return engine_rule.whole_source_bound(instance, row, most_replicas(instance))
-        even = engine_rule.with_even_parts(instance)  # of the deals' bounds those without certificates hold
+        even = instance.even  # of the deals' bounds those without certificates hold
         return _proved(even, row, {"kind": "deals"}) if kind == "deals" else None
     if kind == "alone":
         expert = [certificate.get("expert")]

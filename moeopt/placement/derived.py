@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 class Derived:
     """Properties of an instance; the fields they read are those of `PlacementInstance`."""
 
+    __dataclass_fields__: dict[str, Any]
     loads: Loads
     steps: int
     shared: str | None
@@ -71,6 +73,23 @@ class Derived:
     def gone(self) -> frozenset[int]:
         """GPUs that are lost or retired."""
         return frozenset((*getattr(self, "lost", ()), *getattr(self, "retire", ())))  # not set while it is being built
+
+    def changed(self, **fields: Any) -> PlacementInstance:
+        """A copy with other fields, unchecked and rid of all that was computed from the old ones; data is shared.
+
+        For computing only: what is derived here was checked at birth.
+        """
+        other = copy.copy(self)
+        for name in [key for key in other.__dict__ if key not in self.__dataclass_fields__]:
+            del other.__dict__[name]
+        for key, value in fields.items():
+            object.__setattr__(other, key, value)
+        return other  # type: ignore[return-value]
+
+    @cached_property
+    def even(self) -> PlacementInstance:
+        """The same instance under the even split."""
+        return self.changed(split="even")
 
     @cached_property
     def left(self) -> PlacementInstance:

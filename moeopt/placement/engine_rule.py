@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -23,20 +22,6 @@ FIXED_RULES = ("sglang-static", "sglang-static-node")
 def fixed(instance: PlacementInstance) -> bool:
     """Whether the instance's split is a rule of whole sources."""
     return instance.split in FIXED_RULES
-
-
-def with_even_parts(instance: PlacementInstance) -> PlacementInstance:
-    """The same instance under the even split.
-
-    >>> from moeopt.placement import PlacementInstance
-    >>> with_even_parts(PlacementInstance([[3, 1]], gpus=2, slots=2, split="random")).split
-    'even'
-    """
-    even = copy.copy(instance)
-    object.__setattr__(even, "split", "even")
-    for name in ("sha256", "extras", "windows"):
-        even.__dict__.pop(name, None)
-    return even
 
 
 def source_gpus(instance: PlacementInstance) -> NDArray[np.bool_]:

@@ -308,19 +308,9 @@ class PlacementInstance(Derived):
             return ()
         found = []
         for loads, passes in zip(self.window_loads, self.window_steps, strict=True):
-            one = copy.copy(self)
-            for name in [key for key in one.__dict__ if key not in self.__dataclass_fields__]:
-                del one.__dict__[name]  # what was computed for all windows together
             table = np.ascontiguousarray(loads)
             table.flags.writeable = False
-            for key, value in (
-                ("loads", table),
-                ("window_loads", None),
-                ("steps", passes),
-                ("window_steps", (passes,)),
-            ):
-                object.__setattr__(one, key, value)
-            found.append(one)
+            found.append(self.changed(loads=table, window_loads=None, steps=passes, window_steps=(passes,)))
         return tuple(found)
 
     @property

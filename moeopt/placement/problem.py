@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -43,11 +42,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         """The published rule knows no `distinct`: compare it without, and say so."""
         if method != "eplb_raw" or not instance.distinct:
             return None
-        easier = copy.copy(instance)
-        for known in [key for key in easier.__dict__ if key not in easier.__dataclass_fields__]:
-            del easier.__dict__[known]  # computed for plans without doubles
-        object.__setattr__(easier, "distinct", False)
-        return easier, "distinct"
+        return instance.changed(distinct=False), "distinct"
 
     def impossible(
         self, instance: PlacementInstance, method: str, conflicts: list[dict[str, Any]], context: Context

@@ -6,7 +6,6 @@ of experts that get tokens, and computing (receiving, sending) its share of them
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,9 +75,6 @@ def running(instance: PlacementInstance) -> tuple[PlacementInstance, Placement] 
     plan = Placement.of(held)
     if (plan.replicas(instance.num_experts) == 0).any():
         return None
-    shape = copy.copy(instance)
-    for name in [key for key in shape.__dict__ if key not in shape.__dataclass_fields__]:
-        del shape.__dict__[name]
     slots = tuple(np.bincount(gpus, minlength=instance.num_gpus).tolist())
     fields: dict[str, Any] = {"slots": slots, "slots_before": slots, "fill": "at_most", "distinct": False}
     fields |= {"groups": None, "pin": (), "forbid": (), "min_replicas": (1,) * instance.num_experts}
@@ -86,8 +82,7 @@ def running(instance: PlacementInstance) -> tuple[PlacementInstance, Placement] 
     fields |= {"lost": (), "retire": ()}
     if instance.split == "free":
         fields["split"] = "even"
-    for key, value in fields.items():
-        object.__setattr__(shape, key, value)
+    shape = instance.changed(**fields)
     return shape, plan
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,9 +22,6 @@ def survivors(instance: PlacementInstance) -> PlacementInstance:
         return instance
     left = [gpu for gpu in range(instance.num_gpus) if gpu not in gone]
     number = {gpu: place for place, gpu in enumerate(left)}
-    one = copy.copy(instance)
-    for name in [key for key in one.__dict__ if key not in one.__dataclass_fields__]:
-        del one.__dict__[name]  # what was computed for all GPUs
     changed: dict[str, Any] = {
         "pin": tuple((expert, number[gpu]) for expert, gpu in instance.pin if gpu in number),
         "forbid": tuple((expert, number[gpu]) for expert, gpu in instance.forbid if gpu in number),
@@ -41,6 +37,4 @@ def survivors(instance: PlacementInstance) -> PlacementInstance:
         values = getattr(instance, field)
         changed[field] = None if values is None else tuple(values[gpu] for gpu in left)
     changed["slots_before"] = changed["slots"]
-    for field, value in changed.items():
-        object.__setattr__(one, field, value)
-    return one
+    return instance.changed(**changed)

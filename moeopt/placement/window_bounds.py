@@ -12,7 +12,6 @@ to whole multiples of `grain`, so that the bound stays below the truth and is re
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -112,9 +111,6 @@ def one_layer(instance: PlacementInstance, row: int) -> PlacementInstance:
 
 def alike(instance: PlacementInstance, loads: Any, floor_tokens: float, steps: int) -> PlacementInstance:
     """An instance of one window with other loads under the same rules and no constant load; for computing only."""
-    one = copy.copy(instance)
-    for name in [key for key in one.__dict__ if key not in one.__dataclass_fields__]:
-        del one.__dict__[name]
     table = np.ascontiguousarray(loads)
     table.flags.writeable = False
     layers = instance.layers if len(table) == instance.num_layers else tuple(range(len(table)))
@@ -122,9 +118,7 @@ def alike(instance: PlacementInstance, loads: Any, floor_tokens: float, steps: i
     fields |= {"steps": steps, "window_steps": (steps,)}
     if instance.shared != "hosted":
         fields["shared"] = None
-    for key, value in fields.items():
-        object.__setattr__(one, key, value)
-    return one
+    return instance.changed(**fields)
 
 
 def blend(instance: PlacementInstance, row: int, weights: tuple[Fraction, ...]) -> PlacementInstance:

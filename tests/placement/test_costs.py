@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from moeopt import placement
 from moeopt.cost import GPUS, compute_bound_tokens, floor_of
 from moeopt.cost.floor import BYTES
-from moeopt.errors import InstanceError, NotApplicable
+from moeopt.errors import InstanceError
 from moeopt.limits import Limits
 from moeopt.placement import Placement, PlacementInstance, bounds, seconds
 from moeopt.placement.load_plan import document_faults, read_result
@@ -133,12 +133,13 @@ def test_hosted_shared_experts_are_further_experts() -> None:
         PlacementInstance([[1, 1]], gpus=2, slots=4, nodes=2, groups=2, shared="hosted", top_k=1)
 
 
-def test_unequal_speeds_with_constant_loads_are_refused_by_the_search_only() -> None:
+def test_constant_loads_on_unequal_speeds_are_searched() -> None:
+    """The faster GPU takes more of the routed load, as both carry the same constant one: (14 + 7) / 3 is attained."""
     instance = PlacementInstance([[6, 4, 2, 2]], slots=[3, 3], speed=[1, 2], shared="replicated", top_k=2)
-    with pytest.raises(NotApplicable, match="unequal speed"):
-        placement.solve(instance, method="search")
-    result = placement.solve(instance, method="lpt")
+    result = placement.solve(instance, method="search")
     assert result.lower_bound == pytest.approx((14 + 7) / 3)
+    costs = placement.evaluate(instance, result.plan).gpu_cost[0]
+    assert result.objective == pytest.approx(max(costs)) and result.objective <= 7.5 + 1e-9
 
 
 # --- seconds ----------------------------------------------------------------------------------------------------------

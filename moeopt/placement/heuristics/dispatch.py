@@ -46,7 +46,7 @@ def under_rule(search: Search) -> Search:
     def run(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
         if not instance.engine_split:
             return search(instance, context)
-        even = engine_rule.with_even_parts(instance)
+        even = instance.even
         if not engine_rule.fixed(instance):
             return search(even, context)
         half = replace(context, deadline=context.deadline.share(2))
@@ -83,7 +83,7 @@ class _Run:
         self.slack = max((0.001 if gap is None else gap) * (1 - 1e-6), 5e-10)
         self.node, self.sources = engine_rule.nodes_and_sources(instance, instance.split)
         self.bounds = lower.cheap(instance)
-        self.even_bounds = self.outcome.bounds or lower.cheap(engine_rule.with_even_parts(instance))
+        self.even_bounds = self.outcome.bounds or lower.cheap(instance.even)
         self.scale = np.array([float(value) for value in instance.ideal])
         self.scale[self.scale == 0] = 1.0
         most = lower.most_replicas(instance)
@@ -137,7 +137,7 @@ class _Run:
         """The public rule's plan, which the answer shall not be worse than under the rule either."""
         if self.instance.constrained or self.context.deadline.passed():
             return None
-        even = engine_rule.with_even_parts(self.instance)
+        even = self.instance.even
         found = replace_doubles(even, eplb.balanced(even, avoid_doubles=False))[0].astype(np.int64)
         return None if verify.faults(even, Placement.of(found)) else found
 

@@ -7,8 +7,6 @@ is spent where it wins most.
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +19,7 @@ from moeopt.placement.flow import MOST_PAIRS
 from moeopt.placement.heuristics.patch import GAIN, Change, Patch, least_replicas, where_allowed
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
+from moeopt.placement.replanning.parts import layer_alone
 from moeopt.placement.verify import faults
 from moeopt.registry import Context, Outcome
 from moeopt.result import Stop
@@ -259,21 +258,4 @@ def _lacking(patch: Patch) -> bool:
 
 def _broken(instance: PlacementInstance, layer: int, held: Ints) -> bool:
     """Whether a layer's plan breaks a rule of the placement (budgets are looked at elsewhere)."""
-    return bool(faults(_one_layer(instance, layer), Placement.of(held)))
-
-
-def _one_layer(instance: PlacementInstance, layer: int) -> PlacementInstance:
-    one = copy.copy(instance)
-    for name in [key for key in one.__dict__ if key not in one.__dataclass_fields__]:
-        del one.__dict__[name]
-    for field, value in (
-        ("loads", instance.loads[layer : layer + 1]),
-        ("window_loads", None),
-        ("layers", instance.layers[layer : layer + 1]),
-        ("current", None),
-        ("max_moves", None),
-        ("max_moves_per_layer", None),
-        ("move_cost", 0.0),
-    ):
-        object.__setattr__(one, field, value)
-    return one
+    return bool(faults(layer_alone(instance, layer), Placement.of(held)))

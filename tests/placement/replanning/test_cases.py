@@ -88,7 +88,7 @@ def test_what_a_dead_gpu_took_must_come_back_whatever_it_costs() -> None:
     current = [[0, 1, 2, 3, 4, 5, 0, 1, 2]]
     short = replan(SKEWED, current, gpus=3, slots=9, lost=[1], max_moves=2)
     assert short.status is Status.INFEASIBLE
-    assert short.conflicts[0]["shortfall"] == 1 and "at least 3 replicas must move" in short.conflicts[0]["message"]
+    assert short.conflicts[0]["shortfall"] == 1 and "takes 3 moves, max_moves allows 2" in short.conflicts[0]["message"]
     enough = replan(SKEWED, current, gpus=3, slots=9, lost=[1], max_moves=3)
     assert enough.solution["moves"] == 3 and enough.solution["imbalance_now"] is None
     assert [source for _, source, _, _ in enough.solution["layers"][0]["moved"]] == [-1, -1, -1]
