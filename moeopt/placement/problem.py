@@ -165,6 +165,8 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         if plan.shares is not None:
             solution["shares"] = [[list(share) for share in row] for row in plan.shares]
         solution |= outcome.details
+        if advice is not None:
+            solution.pop("frontier", None)  # no move is proposed
         if "lost" in instance.extras and "repair" not in solution:
             solution["repair"] = damage.describe(instance, plan.slot_expert)
         certificates = [

@@ -50,8 +50,8 @@ def test_plans_are_legal_within_their_budgets_and_no_worse_than_staying(instance
     stay = placement.evaluate(without_budgets(instance), Placement.of(instance.current)).objective
     now = placement.evaluate(instance, result.plan).objective + Fraction(instance.move_cost) * sum(moves)
     assert now <= stay * (1 + Fraction(1, 10**9))
-    if sum(moves) == 0:
-        assert any(note.startswith("keep") for note in result.notes)
+    if (result.plan.slot_expert == instance.current).all():  # dropping or doubling a replica moves nothing either
+        assert any("keep" in note for note in result.notes)
 
 
 @settings(max_examples=60)
@@ -72,6 +72,9 @@ def test_moved_lists_every_new_pair_with_a_source_that_has_it(instance: Placemen
 @given(strategies.running())
 def test_the_frontier_falls_and_has_the_plan_on_it(instance: PlacementInstance) -> None:
     solution = replan(instance).solution
+    if "advice" in solution:
+        assert "frontier" not in solution  # imbalance is free, so no move is proposed
+        return
     points = solution["frontier"]
     assert all(a[0] < b[0] for a, b in pairwise(points))
     hull = [point for point in points if point[0] != solution["moves"]]
