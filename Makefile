@@ -46,7 +46,7 @@ test: lint
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/run.stamp
-	$(BIN)/python tests/benchmarks/placement.py
+	$(BIN)/python -m tests.benchmarks.placement
 
 clean:
 	rm -rf $(VENV) out build *.egg-info .mypy_cache .ruff_cache .hypothesis

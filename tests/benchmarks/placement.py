@@ -1,6 +1,6 @@
 """Placement on the published shapes: quality, proven gap and time of `eplb`, `lpt` and `search`.
 
-    python tests/benchmarks/placement.py [--only TEXT] [--methods eplb,lpt,search] [--write]
+    python -m tests.benchmarks.placement [--only TEXT] [--methods eplb,lpt,search] [--write]
 
 One line a shape and method: imbalance (mean and worst layer), lower bound over ideal, gap (mean and worst layer),
 layers within 0.1 %, milliseconds a layer and the ratio to `eplb` within this run. Run nothing else beside it.
@@ -16,12 +16,11 @@ import sys
 import time
 from typing import Any
 
-from rows import SHAPES, instance_of, loads_of
-
 from moeopt import placement
 from moeopt.kernels import warmup
 from moeopt.result import Result
 from moeopt.versions import versions
+from tests.benchmarks.rows import SHAPES, instance_of, loads_of
 
 REPEATS = 3
 LONG_S = 2.0  # a solve that takes longer is timed once
@@ -46,7 +45,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     used = ", ".join(f"{name} {version}" for name, version in versions("numpy", "numba").items())
-    print(f"python tests/benchmarks/placement.py {' '.join(sys.argv[1:])}\nseed 0; {used}")
+    print(f"python -m tests.benchmarks.placement {' '.join(sys.argv[1:])}\nseed 0; {used}")
     print("loads: instances/published/shapes.json has the digest of every table\n", flush=True)
     warmup()
     document = json.loads(SHAPES.read_text())

@@ -1,6 +1,6 @@
 """Re-planning after the loads have wobbled: imbalance against slots that are new, five seeds, target and verdict.
 
-    python tests/benchmarks/replanning.py [--seeds 5] [--budgets 0.07,0.10,0.134] [--drifts 0.05,0.2,0.5]
+    python -m tests.benchmarks.replanning [--seeds 5] [--budgets 0.07,0.10,0.134] [--drifts 0.05,0.2,0.5]
 
 58 layers of 256 experts, log-normal popularity, 288 slots on 32 GPUs. The running plan is ours (``search``) for the
 loads of a seed; then every load is multiplied by ``exp(drift * normal)``, drawn from that seed as well, and rounded.
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--drifts", default="0.05,0.2,0.5")
     arguments = parser.parse_args()
     used = ", ".join(f"{name} {version}" for name, version in versions("numpy", "numba").items())
-    print(f"python tests/benchmarks/replanning.py {' '.join(sys.argv[1:])}\nseeds 0-{arguments.seeds - 1}; {used}\n")
+    print(f"python -m tests.benchmarks.replanning {' '.join(sys.argv[1:])}\nseeds 0-{arguments.seeds - 1}; {used}\n")
     warmup()
     slots = SHAPE["layers"] * SLOTS
     print(f"{'drift':>6}{'method':>10}{'budget %':>10}{'new %':>8}{'stay':>9}{'mean':>9}{'worst seed':>12}{'s':>7}")

@@ -1,6 +1,6 @@
 """Speed of library calls against a plain NumPy version of the public rule, in one run; nothing else beside it.
 
-    python tests/benchmarks/speed.py [--repeats 7]
+    python -m tests.benchmarks.speed [--repeats 7]
 
 58 layers x 256 experts, 288 slots on 32 GPUs. The peer gives what the engines' default policy gives, written anew in
 its style: one argmax over all layers for each spare slot, then layer by layer and replica by replica one argmin over

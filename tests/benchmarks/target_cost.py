@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from verdict import Verdict, say
+from tests.benchmarks.verdict import Verdict, say
 
 LARGE = """
 import json, resource, time

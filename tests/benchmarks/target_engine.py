@@ -1,6 +1,6 @@
 """The target on dispatch rules of engines: near the even split's value, which is not given up for it.
 
-python tests/benchmarks/target_engine.py [--only dsv3_288_g32] [--layers 8]
+python -m tests.benchmarks.target_engine [--only dsv3_288_g32] [--layers 8]
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ import argparse
 import statistics
 from typing import Any
 
-from rows import all_rows, instance_of, loads_of
-from verdict import Verdict, markdown, say
-
 from moeopt import placement
+from tests.benchmarks.rows import all_rows, instance_of, loads_of
+from tests.benchmarks.verdict import Verdict, markdown, say
 
 MOST_GPUS = 128
 RULES = {"sglang-static": 1.01, "sglang-static-node": 1.05}

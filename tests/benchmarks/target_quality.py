@@ -7,12 +7,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from rows import all_rows, instance_of, loads_of, public_figures
-from verdict import Verdict, say
-
 from moeopt import placement
 from moeopt.limits import Limits
 from moeopt.workload import generate
+from tests.benchmarks.rows import all_rows, instance_of, loads_of, public_figures
+from tests.benchmarks.verdict import Verdict, say
 
 ROUNDED = 5e-6
 """The public figures have five decimals."""

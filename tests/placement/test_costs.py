@@ -134,7 +134,7 @@ def test_hosted_shared_experts_are_further_experts() -> None:
 
 
 def test_constant_loads_on_unequal_speeds_are_searched() -> None:
-    """The faster GPU takes more of the routed load, as both carry the same constant one. Each expert that is on one GPU alone decides: 8.5 at best."""
+    """Both GPUs carry 3.5 more; two experts are on one GPU alone, and the lightest on the slow one costs 8.5."""
     instance = PlacementInstance([[6, 4, 2, 2]], slots=[3, 3], speed=[1, 2], shared="replicated", top_k=2)
     result = placement.solve(instance, method="search")
     assert result.lower_bound == pytest.approx((14 + 7) / 3)
