@@ -13,7 +13,7 @@ LOADS := instances/published/deepseek_v2_lite_law.csv
 help:
 	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
 	@echo "make test    ruff, mypy and pytest"
-	@echo "make bench   the benchmark of the placement methods"
+	@echo "make bench   the table of targets, about half an hour; kept in reports/placement-bench.md"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make clean   remove what these targets made"
 
@@ -46,7 +46,7 @@ test: lint
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/run.stamp
-	$(BIN)/python -m tests.benchmarks.placement
+	$(BIN)/python -m tests.benchmarks.targets --write
 
 clean:
 	rm -rf $(VENV) out build *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels.counts import greedy_counts
+from moeopt.kernels.fractions import total
 
 if TYPE_CHECKING:
     from moeopt.placement.instance import PlacementInstance
@@ -187,7 +188,7 @@ class Derived:
     def total_speed(self) -> Fraction:
         """``sum_g v_g`` over GPUs that are not gone, exact."""
         gone = self.gone
-        return sum((Fraction(pace) for gpu, pace in enumerate(self.speed) if gpu not in gone), Fraction(0))
+        return total(Fraction(pace) for gpu, pace in enumerate(self.speed) if gpu not in gone)
 
     @property
     def par(self) -> tuple[Fraction, ...]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from moeopt.kernels.fractions import total
 from moeopt.placement import bounds, conflicts, damage, engine_rule, per_step, seconds, verify
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.moves import count_moves
 from moeopt.placement.plan import Placement, as_placement
+from moeopt.placement.reference import Reference
 from moeopt.placement.replanning.report import described
 from moeopt.registry import Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop
@@ -50,7 +51,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         """The INFEASIBLE result."""
         return Result(
             problem=self.name,
-            instance=reference(instance),
+            instance=Reference(instance),
             method=method,
             status=Status.INFEASIBLE,
             stop=Stop.FINISHED,
@@ -68,7 +69,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         """Neither a plan nor a proof that there is none."""
         return Result(
             problem=self.name,
-            instance=reference(instance),
+            instance=Reference(instance),
             method=method,
             status=Status.UNKNOWN,
             stop=outcome.stop,
@@ -174,12 +175,12 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         ]
         return Result(
             problem=self.name,
-            instance=reference(instance),
+            instance=Reference(instance),
             method=method,
             status=Status.OPTIMAL if optimal else Status.FEASIBLE,
             stop=stop,
             objective=float(judged.objective),
-            lower_bound=float(sum((floor.value for floor in floors), Fraction(0))),
+            lower_bound=float(total(floor.value for floor in floors)),
             bound_kind=kind,
             certificate={"layers": certificates},
             solution=solution,
@@ -223,15 +224,6 @@ def _beside_even(
         for layer, sigma in zip(layers, engine_rule.draw_deviation(instance, plan, judged.gpu_cost), strict=True):
             layer["draw_deviation"] = sigma
     return {"imbalance_even_mean": even.imbalance_mean}
-
-
-def reference(instance: PlacementInstance) -> Mapping[str, Any]:
-    """What a result says of its instance: name, digest, and the rules without the loads."""
-    return {
-        "name": instance.name,
-        "sha256": instance.sha256,
-        "document": instance.to_dict(with_loads=False),
-    }
 
 
 def _bounds(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import InstanceError, PlanError, Violation
+from moeopt.kernels.fractions import total
 from moeopt.kernels.loads import gpu_loads
 from moeopt.placement import engine_rule
 from moeopt.placement.combined import combine, ratio, tail_of
@@ -47,7 +48,7 @@ class Evaluation:
     @cached_property
     def objective(self) -> Fraction:
         """``sum_l max_g C_lg``, exact."""
-        return sum(self.max_load, Fraction(0))
+        return total(self.max_load)
 
     @cached_property
     def imbalance(self) -> tuple[float, ...]:
@@ -65,8 +66,8 @@ class Evaluation:
     @property
     def imbalance_total(self) -> float:
         """``sum_l max / sum_l ideal``: layers run one after another, so their maxima add up."""
-        total = sum(self.ideal, Fraction(0))
-        return float(self.objective / total) if total else 1.0
+        ideal = total(self.ideal)
+        return float(self.objective / ideal) if ideal else 1.0
 
     @property
     def mean_over_max(self) -> float:

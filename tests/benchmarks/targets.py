@@ -1,0 +1,77 @@
+"""All targets of placement in one table: what was asked, what was measured, and what is short; about half an hour.
+
+    python -m tests.benchmarks.targets [--parts sweep,online,small,offline72,offline144,engine,speed,replan,memory]
+        [--layers N] [--write]
+
+Run nothing else beside it. ``--layers`` looks at the first layers only, where a part takes long (offline, engine).
+``--write`` keeps the table in ``reports/placement-bench.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from moeopt.kernels import warmup
+from moeopt.versions import versions
+from tests.benchmarks import replanning, speed, target_cost, target_engine, target_quality
+from tests.benchmarks.verdict import Verdict, markdown, say
+
+REPORT = Path(__file__).resolve().parents[2] / "reports" / "placement-bench.md"
+CLOSE_72 = {
+    "zipf0.6": (0.005, 1.0),
+    "zipf1.2": (0.005, 1.0),
+    "lognormal": (0.005, 1.0),
+    "zipf1.0": (0.005, 0.9),
+    "topic": (0.005, 0.9),
+    "uniform": (0.005, 0.9),
+}
+CLOSE_144 = {"zipf0.6": (0.01, 1.0), "zipf1.0": (0.01, 1.0), "lognormal": (0.01, 1.0)}
+
+
+def parts(layers: int | None) -> dict[str, Callable[[], Iterable[Verdict]]]:
+    """The parts by name, in their order."""
+    return {
+        "sweep": target_quality.sweep,
+        "online": lambda: [target_quality.two_slots_online()],
+        "small": lambda: [target_quality.small()],
+        "offline72": lambda: [target_quality.offline("dsv3_288_g72", CLOSE_72, 10.0, layers)],
+        "offline144": lambda: [target_quality.offline("dsv3_288_g144", CLOSE_144, 15.0, layers)],
+        "engine": lambda: target_engine.engine_rules(layers=layers),
+        "speed": speed.verdicts,
+        "replan": lambda: [replanning.verdict()],
+        "memory": lambda: [target_cost.memory()],
+    }
+
+
+def main() -> None:
+    """Run the parts and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", default=",".join(parts(None)))
+    parser.add_argument("--layers", type=int)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    warmup()
+    begin = time.perf_counter()
+    found: list[Verdict] = []
+    known = parts(given.layers)
+    for name in given.parts.split(","):
+        say(f"part {name}")
+        found.extend(known[name]())
+    used = ", ".join(f"{name} {version}" for name, version in versions("numpy", "scipy", "highspy", "numba").items())
+    table = markdown(found)
+    print(table)
+    if given.write:
+        command = f"python -m tests.benchmarks.targets {' '.join(sys.argv[1:])}"
+        head = f"# Targets of placement\n\n`{command}`: {(time.perf_counter() - begin) / 60:.0f} minutes, {used}.\n"
+        scope = (
+            "all layers" if given.layers is None else f"the first {given.layers} layers in the offline and engine rows"
+        )
+        REPORT.write_text(f"{head}Loads: `instances/published/shapes.json`, {scope}.\n\n{table}")
+
+
+if __name__ == "__main__":
+    main()
