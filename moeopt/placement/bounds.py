@@ -3,7 +3,7 @@
 | kind | holds for | certificate |
 |---|---|---|
 | ``mean`` | every split, floor rule, speed and fill | none needed |
-| ``alone`` | every split, floor rule, speed and fill | the expert |
+| ``alone`` | even and free split, every floor rule, speed and fill | the expert |
 | ``largest`` | even split, every speed (divided by the fastest) | none needed |
 | ``pigeonhole`` | even split, floor per expert, equal GPUs; lifts: ``distinct`` | threshold, experts, lifts |
 | ``configuration`` | even split, every floor rule, slots, speed and fill | threshold, sizes and prices of pieces |
@@ -12,7 +12,7 @@
 | ``sources`` | dispatch rules of whole sources, every floor rule, speed and fill | none needed |
 
 Under ``random`` everything is as under the even split; under a rule of whole sources only ``mean``, ``deals`` and
-``sources`` hold.
+``sources`` are used.
 
 Crowd and partner bounds are ``configuration`` certificates of one or two prices, searched for at most four equal slots,
 equal speeds and a floor per expert. Proofs are in ``models/placement.md``. A bound of a flat placement holds for a

@@ -166,7 +166,7 @@ class ResultDocument(BaseModel):
     method: str
     status: Literal["OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN"]
     stop: Literal["FINISHED", "GAP", "TIME", "NODES", "ITERATIONS", "INTERRUPTED"]
-    objective: float | None = Field(description="sum over layers of max_load, tokens")
+    objective: float | None = Field(description="sum over layers of max_load: tokens, or with windows ratios")
     lower_bound: float | None
     gap: float | None = Field(description="(objective - lower_bound) / objective")
     gap_worst_layer: float | None

@@ -4,6 +4,8 @@ Stage one is numpy, batched over layers: the baselines. Stage two takes each lay
 kernel of `moeopt.kernels.packing` until a lower bound certifies the gap, or the iteration limit is reached; where the
 counts alone keep a start from that, counts are searched first. Where groups are kept on nodes, deals of groups to
 nodes are tried in order of their bound and each node is searched alone.
+
+With a free split it searches even parts, and the best shares come after: there `eplb` can be better.
 """
 
 from __future__ import annotations
