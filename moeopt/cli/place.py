@@ -100,7 +100,7 @@ def place(
     if to_file is not None:
         say.note(f"plan: {to_file}")
     elif not to_stdout and result.solution is not None:
-        say.note("the plan was not kept: -o plan.json writes it to a file, --json prints it")
+        say.note("the plan was not written: -o plan.json writes it to a file, --json prints it")
     who = instance.name or ("the instance" if inputs == ["-"] else ", ".join(inputs))
     for conflict in result.conflicts:
         complain(f"{who}: infeasible: {conflict['message']}")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.options import Solving
 from moeopt.cli.say import Say
@@ -63,6 +63,7 @@ def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) 
     from moeopt.placement import PROBLEM
 
     find_plugins([method])
+    _say_if_compiling(instance, solving, say)
     with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]):
         try:
             return PROBLEM.solve(
@@ -75,6 +76,19 @@ def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) 
             if known is None or known.claim != "plug-in":
                 raise
             raise PolicyFailed(f"method {method} failed: {type(error).__name__}: {error}") from error
+
+
+def _say_if_compiling(instance: PlacementInstance, solving: Solving, say: Say) -> None:
+    """The first search on a machine compiles for a minute, which looks like a hang."""
+    from moeopt.kernels import dispatch, moving, packing, windows
+    from moeopt.kernels._jit import Kernel, has_numba
+
+    used: list[Kernel[Any, Any]] = [packing.improve]
+    used += [dispatch.improve] if instance.engine_split else []
+    used += [moving.sweep] if instance.current is not None else []
+    used += [windows.improve_windows] if instance.windows else []
+    if solving.time_limit is None and has_numba() and not all(kernel.ready() or kernel.on_disk() for kernel in used):
+        say.note("compiling the search, once on this machine: up to a minute; moeopt warmup does it beforehand")
 
 
 def worse_than_rival(instance: PlacementInstance, result: Result, say: Say) -> bool:

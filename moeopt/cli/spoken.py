@@ -12,8 +12,31 @@ OPTIONS = {
     r"\bgroup_rule (?:auto|hierarchical)\b": "--group-rule",
     r"\bdistinct ?= ?[Ff]alse\b": "--allow-doubles",
     r"\bfill ?= ?'?(?:all|at_most)'?": "--fill",
+    r"^Give current$": "--current",
+    r"\bc_tok$": "--c-tok",
 }
 """What the library says, and the option that says the same."""
+
+
+FIELDS = {
+    name: f"--{name.replace('_', '-')}"
+    for name in (
+        "max_moves",
+        "max_moves_per_layer",
+        "move_cost",
+        "step_seconds",
+        "top_k",
+        "num_shared",
+        "batch_tokens",
+        "c_slot",
+        "c_tok",
+        "token_bytes",
+        "recv_bytes_per_s",
+        "min_replicas",
+        "survive_nodes",
+    )
+} | {"step_seconds": "--step-time", "stall_seconds": "--stall", "bytes_per_s": "--bandwidth"}
+"""Fields that on the command line can only come from an option."""
 
 
 def spoken(text: str) -> str:
@@ -31,7 +54,8 @@ def spoken(text: str) -> str:
 
 def spoken_violation(violation: Violation) -> Violation:
     """The same for what is wrong with a field; names of files are left alone."""
-    return replace(violation, rule=spoken(violation.rule), fix=spoken(violation.fix))
+    field = FIELDS.get(violation.field, violation.field)
+    return replace(violation, field=field, rule=spoken(violation.rule), fix=spoken(violation.fix))
 
 
 def _written(option: str, said: str) -> str:

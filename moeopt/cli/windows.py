@@ -24,8 +24,20 @@ PHASES = ("prefill", "decode")
 def read_inputs(paths: Sequence[str], shape: Shape, say: Say) -> PlacementInstance:
     """One file: its instance. Several: their loads as windows of one instance, in the order given."""
     if len(paths) == 1:
-        return read_instance(paths[0], shape, say)
+        instance = read_instance(paths[0], shape, say)
+        if instance.window_loads is None:
+            _refuse_window_options(shape)
+        return instance
     return from_loads(joined(paths, say, shape.steps), ", ".join(paths), shape, say, name_of_windows(paths))
+
+
+def _refuse_window_options(shape: Shape) -> None:
+    check = Violations()
+    for option, value in (("--combine", shape.combine), ("--alpha", shape.alpha)):
+        if value is not None:
+            rule = "says how several windows become one figure, and this is one window"
+            check.add(option, value, rule=rule, fix="Leave it out, or give several files of loads")
+    check.raise_if_any()
 
 
 def name_of_windows(paths: Sequence[str]) -> str:

@@ -42,7 +42,12 @@ class Kernel(Generic[P, R]):
         KERNELS.append(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return (self.compiled or self.load())(*args, **kwargs)
+        try:
+            return (self.compiled or self.load())(*args, **kwargs)
+        except KeyboardInterrupt:
+            if has_numba() and not self.ready():  # half compiled, which numba cannot take up again
+                self.compiled = self.plain()
+            raise
 
     def load(self) -> Callable[P, R]:
         """The compiled function, or the plain one without numba."""

@@ -57,9 +57,10 @@ def _too_many(instance: PlacementInstance) -> list[dict[str, Any]]:
         return [{"rule": "min_replicas, distinct", "message": message, "shortfall": int(least[expert]) - usable}]
     short = int(least.sum()) - int(slots.sum())
     if short > 0:
+        asking = "min_replicas and survive_nodes ask" if instance.survive_nodes else "min_replicas asks"
         message = (
-            f"min_replicas and survive_nodes ask for {int(least.sum())} replicas in all, there are {int(slots.sum())} "
-            f"slots: {_replicas(short)} too many"
+            f"{asking} for {int(least.sum())} replicas in all, there are {int(slots.sum())} slots: "
+            f"{_replicas(short)} too many"
         )
         return [{"rule": "min_replicas, slots", "message": message, "shortfall": short}]
     if instance.distinct:

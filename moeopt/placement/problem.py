@@ -95,7 +95,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         judged = verify.evaluate(instance, plan)
         advice = seconds.advice(instance, plan)
         if advice is not None:
-            notes.append(f"{advice['reason']}: keep")
+            notes.append(f"{advice['reason']}: {'keep' if advice['action'] == 'keep' else 'any plan does'}")
             plan = seconds.kept(instance) or plan
             judged = verify.evaluate(instance, plan)
         if context.warm_start is not None:

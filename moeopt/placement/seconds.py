@@ -119,7 +119,10 @@ def under_the_floor(instance: PlacementInstance, plans: Sequence[tuple[Placement
 
 
 def advice(instance: PlacementInstance, plan: Placement) -> dict[str, Any] | None:
-    """``keep`` where imbalance is free: all replicas are under the floor, and no GPU holds more slots than after."""
+    """``keep`` where imbalance is free: all replicas are under the floor, and no GPU holds more slots than after.
+
+    ``any``, where nothing runs yet: any plan is as fast.
+    """
     if instance.engine_split or instance.base is not None:
         return None  # parts of tokens are not even, or shared experts stand above the floor
     before = running(instance)
@@ -133,7 +136,7 @@ def advice(instance: PlacementInstance, plan: Placement) -> dict[str, Any] | Non
         f"imbalance is free: {what} every replica gets at most {instance.floor_tokens:g} tokens a pass, the floor, and "
         "takes as long whatever it gets"
     )
-    return {"action": "keep", "reason": reason}
+    return {"action": "any" if before is None else "keep", "reason": reason}
 
 
 def _slowest(instance: PlacementInstance, plan: Placement) -> Floats:

@@ -409,7 +409,7 @@ def test_the_ending_chooses_the_form_of_a_model(moeopt, tiny, tmp_path):
 
 
 def test_a_plan_that_is_not_kept_is_told_unless_quiet(moeopt, tiny, tmp_path):
-    words, hint = _writing(tiny)["place"], "the plan was not kept: -o plan.json"
+    words, hint = _writing(tiny)["place"], "the plan was not written: -o plan.json"
     assert hint in moeopt(*words).err
     assert hint not in moeopt(*words, "-q").err + moeopt(*words, "--json").err
     assert hint not in moeopt(*words, "-o", tmp_path / "kept.json").err

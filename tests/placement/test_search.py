@@ -159,3 +159,13 @@ def test_search_does_not_run_in_circles_where_speeds_lie_far_apart() -> None:
         )
         found = deepen(part, np.array(held), 0.0, 0, rounds=25, deadline=Deadline(None))
         assert found.rounds == 25  # no descent used up the work of its layer
+
+
+def test_free_split_is_never_worse_than_the_public_rule() -> None:
+    """The search balances even parts; another hosting can have better shares, so the rule's hosting is tried too."""
+    draw = np.random.default_rng(0)
+    for _ in range(24):
+        instance = PlacementInstance(draw.integers(0, 100, (2, 8)), gpus=4, slots=12, split="free")
+        ours, rule = (placement.solve(instance, method=method) for method in ("search", "eplb"))
+        for mine, theirs in zip(ours.solution["layers"], rule.solution["layers"], strict=True):
+            assert mine["max_load"] <= theirs["max_load"] * (1 + 1e-9)

@@ -22,6 +22,7 @@ from moeopt.placement import deals
 from moeopt.placement.heuristics import eplb, nodes
 from moeopt.placement.heuristics.count_first import CountFirst, count_first, countable, number_of
 from moeopt.placement.heuristics.deep import ROUNDS, Engine, Found, Part, deepen, engine
+from moeopt.placement.heuristics.free import with_rival
 from moeopt.placement.heuristics.parts import part_of, rules_of, scale_of
 from moeopt.placement.heuristics.starts import starts
 from moeopt.placement.heuristics.windowed import search_windows
@@ -64,7 +65,7 @@ def search(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
         if not run.begun:
             raise  # there is no plan yet
         run.stop = Stop.INTERRUPTED
-    return run.outcome()
+    return with_rival(instance, context, run.outcome()) if instance.split == "free" else run.outcome()
 
 
 def with_base(instance: PlacementInstance, bare: Outcome[Placement]) -> Outcome[Placement]:
