@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 LABEL = 12
 
 
+WORDS = {"keep": "keep", "any": "any plan does"}
+"""What advice says, in words."""
+
+
 def cost_lines(instance: PlacementInstance, result: Result) -> list[str]:
     """Lines under the figures of a plan; none where the instance has no such rules."""
     solution = result.solution
@@ -18,7 +22,7 @@ def cost_lines(instance: PlacementInstance, result: Result) -> list[str]:
         return []
     lines = [*_windows(instance, solution), *_seconds(instance, solution), *_per_step(instance, result, solution)]
     if solution.get("advice"):
-        lines.append(("advice", f"{solution['advice']['action']}: {solution['advice']['reason']}"))
+        lines.append(("advice", f"{WORDS[solution['advice']['action']]}: {solution['advice']['reason']}"))
     return [f"{name:<{LABEL}} {text}" for name, text in lines]
 
 

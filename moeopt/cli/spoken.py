@@ -14,6 +14,8 @@ OPTIONS = {
     r"\bfill ?= ?'?(?:all|at_most)'?": "--fill",
     r"^Give current$": "--current",
     r"\bc_tok$": "--c-tok",
+    r"\bbytes_per_s\b": "--bandwidth",
+    r"\bexpert_bytes$": "--expert-bytes",
 }
 """What the library says, and the option that says the same."""
 
@@ -36,7 +38,7 @@ FIELDS = {
         "survive_nodes",
     )
 } | {"step_seconds": "--step-time", "stall_seconds": "--stall", "bytes_per_s": "--bandwidth"}
-"""Fields that on the command line can only come from an option."""
+"""Fields whose option has another look, or is easily missed."""
 
 
 def spoken(text: str) -> str:
@@ -54,7 +56,8 @@ def spoken(text: str) -> str:
 
 def spoken_violation(violation: Violation) -> Violation:
     """The same for what is wrong with a field; names of files are left alone."""
-    field = FIELDS.get(violation.field, violation.field)
+    option = FIELDS.get(violation.field)
+    field = violation.field if option is None else f"{violation.field} ({option})"
     return replace(violation, field=field, rule=spoken(violation.rule), fix=spoken(violation.fix))
 
 

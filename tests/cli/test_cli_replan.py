@@ -78,7 +78,7 @@ def test_bandwidth_and_bytes_give_the_stall(moeopt, running):
         (("--stall", "2s", "--step-time", "30ms", "--steps-until-next", 5), "--current = missing"),
         (("--current", "TABLE", "--steps-until-next", 5, "--step-time", "30ms"), "stall_seconds"),
         (("--max-moves", 5), "needs the running plan"),
-        (("--current", "TABLE", "--max-moves", -1), "max_moves = -1"),
+        (("--current", "TABLE", "--max-moves", -1), "max_moves (--max-moves) = -1"),
         (("--current", "TABLE", "--method", "eplb", "--max-moves", 1), "eplb does not apply"),
         (("--method", "replan"), "there is no running plan"),
     ],
