@@ -122,7 +122,7 @@ def _evaluate(instance: PlacementInstance, plan: Placement, split: str | None) -
     if rule == "free" and plan.shares is not None:
         return _evaluate_shares(instance, plan)
     if rule in engine_rule.FIXED_RULES:
-        return _judge_totals(instance, *engine_rule.totals(instance, plan, rule))
+        return _judge_totals(instance, *_with_base(instance, *engine_rule.totals(instance, plan, rule)))
     return _evaluate_even(instance, plan)
 
 
