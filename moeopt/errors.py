@@ -106,6 +106,8 @@ class Violations:
 
     def add(self, field: str, value: object, *, rule: str, fix: str = "", where: str = "") -> None:
         """Note one violation; `value` is shown as `repr` shows it, cut at 80 characters."""
+        if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+            value = getattr(value, "item", lambda: value)()  # 99 and not np.int32(99)
         text = value if isinstance(value, str) else repr(value)
         self.found.append(Violation(field, where, text if len(text) <= 80 else text[:77] + "...", rule, fix))
 

@@ -26,9 +26,9 @@ def read_current(path: str, layers: Sequence[int]) -> dict[str, Any]:
         assert table is not None
         return {"current": table.loads}
     document = read_json(read_bytes(path), path)
-    if not isinstance(document, dict):
+    if isinstance(document, list):
         return {"current": document}
-    if document.get("schema") != SCHEMA:
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         rule = f"is neither a plan ({SCHEMA}) nor a table of experts in slots"
         raise InstanceError([Violation("--current", "", path, rule, "Give the file that place -o wrote")])
     found = read_result(document, path)

@@ -158,9 +158,11 @@ def _instance(paths: list[str], shape: Shape, say: Say) -> PlacementInstance:
             raise InstanceError([Violation("input", "", path, rule, f"Leave out {', '.join(given)}")])
         instance: PlacementInstance = found
         return instance
-    experts = found.loads.shape[-1]
+    shared = max(shape.num_shared or 1, 1)
+    experts = found.loads.shape[-1] + (shared if shape.shared == "hosted" else 0)
     if shape.gpus is not None and shape.gpus > 0:
-        shape = replace(shape, slots=str(-(-experts // shape.gpus) * shape.gpus))
+        each = -(-experts // shape.gpus) + (shared if shape.shared == "fused" else 0)
+        shape = replace(shape, slots=str(each * shape.gpus))
     return from_loads(found, path, shape, say, name)
 
 

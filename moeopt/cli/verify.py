@@ -49,7 +49,7 @@ def verify(
     in the document agree with each other.
     """
     from moeopt.documents import read_bytes, read_json
-    from moeopt.placement.load_plan import claimed_layers, document_faults, read_result
+    from moeopt.placement.load_plan import claimed_layers, document_faults, read_result, unchecked
 
     document = read_result(read_json(read_bytes(plan), plan), plan)
     wanted = {"experts": experts, "slots": slots, "gpus": gpus, "nodes": nodes}
@@ -70,15 +70,18 @@ def verify(
     claims = claimed_layers(document)
     if claims and loads:
         checked = f"structure and numbers; the bounds of {len(claims)} layers are a solver's claim, not re-checked"
+    aside = unchecked(document)
     lost = _lost(document) if failures and not faults else None
     if json.json:
-        known = {"ok": not faults, "checked": checked, "claimed_layers": claims, "faults": faults}
+        known = {"ok": not faults, "checked": checked, "claimed_layers": claims, "unchecked": aside, "faults": faults}
         say.document(known if lost is None else {**known, "lost_if": lost})
     else:
         for fault in few(faults, say.verbose):
             say.line(fault)
         if not faults and not say.quiet:
             say.line(f"{plan}: ok ({checked})")
+        for what in aside:
+            say.note(f"not re-checked: {what}")
         if lost is not None:
             show_lost(lost, say)
     return GATE if faults else DONE

@@ -262,7 +262,11 @@ def check(instance: PlacementInstance, row: int, certificate: Mapping[str, Any])
 
 
 def lifted(instance: PlacementInstance, row: int, bare: LayerBound) -> LayerBound:
-    """A bound without the constant loads, raised by what they add."""
+    """A bound without the constant loads, raised by what they add; a solver's claim stays a claim."""
+    if bare.kind == "solver":
+        assert instance.exact_base is not None
+        claim = bare.value + instance.exact_base[row] / Fraction(max(instance.speed))
+        return LayerBound(bare.kind, claim, {**bare.certificate, "value": float(claim)})
     value = proved(instance, row, bare.certificate)
     assert value is not None  # its certificate has just been found
     return LayerBound(bare.kind, value, bare.certificate)

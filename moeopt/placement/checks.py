@@ -81,7 +81,8 @@ def number(
         if math.isfinite(real) and (real > 0 if positive else real >= 0):
             return real
     sign = "> 0" if positive else ">= 0"
-    check.add(field, value, rule=f"must be a finite number {sign}", fix=fix or "Use 1" * positive, where=where)
+    fix = fix or ("Give a number above 0" if positive else "Give 0 or more")
+    check.add(field, value, rule=f"must be a finite number {sign}", fix=fix, where=where)
     return 1.0
 
 

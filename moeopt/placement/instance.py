@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -250,6 +251,9 @@ class PlacementInstance(Derived):
         put("given_speed", checks.speed(speed, num_gpus, check))
         self._put_prices(put, c_slot, c_tok, token_bytes, recv_bytes_per_s, num_gpus, check)
         put("speed", rules.effective_speed(self.given_speed, self.c_tok, self.token_bytes, self.recv_bytes_per_s))
+        if not all(0.0 < pace < math.inf for pace in self.speed) and not check.found:
+            rule = "with c_tok and recv_bytes_per_s must leave every GPU a speed that is a double > 0"
+            check.add("token_bytes", self.token_bytes, rule=rule, fix="Check the units of all three")
         put("node", checks.node(nodes, num_gpus, check))
         put("groups", checks.groups(groups, num_experts, check))
         put("expert_bytes", None if expert_bytes is None else float(expert_bytes))
@@ -361,7 +365,7 @@ class PlacementInstance(Derived):
         table = None if self.current is None else self.current.tolist()
         rules_: dict[str, tuple[Any, Any]] = {  # value, and the value that means no such rule
             "combine": (self.combine if self.window_loads is not None else "worst", "worst"),
-            "alpha": (self.alpha if self.combine == "cvar" else 0.9, 0.9),
+            "alpha": (self.alpha if self.window_loads is not None and self.combine == "cvar" else 0.9, 0.9),
             "current": (table, None),
             "current_gpu": (None if table is None else list(self.current_gpu or ()), None),
             "max_moves": (self.max_moves, None),

@@ -20,6 +20,7 @@ from moeopt.placement import bounds, enumeration, verify
 from moeopt.placement.document import read_instance
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
+from moeopt.placement.plan_beside import recomputed_faults, stated_faults, unchecked
 from moeopt.placement.plan_document import SCHEMA, Certificate, LayerPlan, ResultDocument, as_plan, read_result
 from moeopt.placement.plan_extras import extra_faults, move_faults
 from moeopt.placement.replanning.report import imbalance_now
@@ -242,6 +243,7 @@ def _frame_faults(document: ResultDocument, shape: PlacementInstance) -> Iterato
         yield f"shares cover {len(solution.shares)} layers of {len(solution.layers)}"
     yield from extra_faults(document, shape)
     yield from move_faults(document, shape)
+    yield from stated_faults(document, shape)
     for field in ("llm", "phase", "engine"):
         if getattr(solution, field) != getattr(shape, field):
             yield f"solution.{field} says {getattr(solution, field)!r}, the instance {getattr(shape, field)!r}"
@@ -287,6 +289,8 @@ def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: 
             even = float(verify.evaluate(alone, Placement.of([layer.slot_expert]), "even").max_load[0])
             if not _close(layer.max_load_even, even):
                 yield f"layer {layer.layer}: max_load_even says {layer.max_load_even}, recomputed {even}"
+    if not broken:
+        yield from recomputed_faults(document, instance)
     if document.certificate is None or len(document.certificate.layers) != len(solution.layers):
         return
     for row, (layer, proof) in enumerate(zip(solution.layers, document.certificate.layers, strict=True)):
@@ -362,4 +366,13 @@ def _close(said: float, value: float) -> bool:
     return abs(said - value) <= TOLERANCE * max(abs(said), abs(value))
 
 
-__all__ = ["SCHEMA", "ResultDocument", "as_plan", "claimed_layers", "document_faults", "instance_of", "read_result"]
+__all__ = [
+    "SCHEMA",
+    "ResultDocument",
+    "as_plan",
+    "claimed_layers",
+    "document_faults",
+    "instance_of",
+    "read_result",
+    "unchecked",
+]

@@ -43,7 +43,7 @@ class Placement:
         try:
             array = np.asarray(slot_expert)
         except ValueError as error:
-            raise PlanError([f"slot_expert is not a table of layers x slots ({error})"]) from error
+            raise PlanError([f"slot_expert is not a table of layers x slots: {_lengths(slot_expert)}"]) from error
         if array.ndim == 1:
             array = array[None, :]
         if array.ndim != 2 or array.dtype.kind not in "iu" or array.size == 0:
@@ -63,6 +63,18 @@ class Placement:
         keys = self.slot_expert + np.arange(num_layers)[:, None] * num_experts
         filled = keys[self.slot_expert >= 0]
         return np.bincount(filled, minlength=num_layers * num_experts).reshape(num_layers, num_experts)
+
+
+def _lengths(rows: Any) -> str:
+    """How the rows of what is no table differ."""
+    try:
+        sizes = [len(row) for row in rows]
+    except TypeError:
+        return "some rows are no lists"
+    odd = next((row for row, size in enumerate(sizes) if size != sizes[0]), None)
+    if odd is None:
+        return "entries are no numbers"
+    return f"row 0 has {sizes[0]} slots, row {odd} has {sizes[odd]}"
 
 
 def as_placement(instance: PlacementInstance, raw: Any) -> Placement:

@@ -63,6 +63,9 @@ def move_faults(document: ResultDocument, shape: PlacementInstance) -> Iterator[
             known = 0 <= expert < shape.num_experts and -1 <= source < shape.num_gpus
             if not known or (source >= 0 and not pairs[expert, source]):
                 yield f"layer {layer.layer}: expert {expert} is said to come from GPU {source}, which lacks it"
+            elif source == moves.STORAGE and pairs[expert].any():
+                have = ", ".join(map(str, np.flatnonzero(pairs[expert]).tolist()))
+                yield f"layer {layer.layer}: expert {expert} is said to come from storage, and GPU {have} has it"
     if solution.moves != sum(layer.moves or 0 for layer in layers):
         yield f"solution.moves says {solution.moves}, the layers give {sum(layer.moves or 0 for layer in layers)}"
     yield from (fault for fault in moves.move_faults(shape, table) if not fault.startswith("layer"))

@@ -184,6 +184,7 @@ def receiving(
     if len(rates) != num_gpus:
         rule = f"must be one number, or one a GPU, {num_gpus}"
         check.add("recv_bytes_per_s", f"{len(rates)} numbers", rule=rule, fix="Give one number")
+        return None, None
     return size, tuple(
         number("recv_bytes_per_s", item, check, positive=True, where=f"GPU {gpu}") for gpu, item in enumerate(rates)
     )

@@ -92,6 +92,26 @@ def _magnitudes(instance: PlacementInstance, check: Violations) -> None:
     if not math.isfinite(most) or not math.isfinite(sum(instance.speed)):
         rule = "costs must fit a double: all loads, floor_tokens * steps for every replica, divided by the least speed"
         check.add("loads", f"{total:g} in all", rule=rule, fix="Divide loads and floor_tokens by one number")
+    elif not check.found:
+        _prices(instance, most, check)
+
+
+def _prices(instance: PlacementInstance, most: float, check: Violations) -> None:
+    """What moves weigh and passes take, over all layers, must be a finite double too."""
+    replicas = float(max(instance.num_slots, 1) * instance.num_layers)
+    passes = float(instance.steps)
+    for field, value, times, rule in (
+        ("move_cost", instance.move_cost, replicas, "times all replicas, beside the loads,"),
+        ("expert_bytes", instance.expert_bytes, replicas, "times all replicas"),
+        ("c_slot", instance.c_slot, replicas * passes, "times all slots and steps"),
+        ("c_tok", instance.c_tok, max(most, 1.0), "times all tokens"),
+    ):
+        if value and not math.isfinite(4.0 * (value * times + most * (field == "move_cost"))):
+            fix = "Check the unit"
+            check.add(field, value, rule=f"{rule} must fit a double", fix=fix)
+    both = (instance.c_slot or 0.0) * replicas * passes + (instance.c_tok or 0.0) * max(most, 1.0)
+    if not math.isfinite(both) and not check.found:
+        check.add("c_slot", instance.c_slot, rule="with c_tok, the seconds must fit a double", fix="Check the unit")
 
 
 def _slots_per_gpu(instance: PlacementInstance, check: Violations) -> None:

@@ -75,7 +75,7 @@ def constant_loads(instance: PlacementInstance) -> tuple[Fraction, ...]:
     assert instance.top_k is not None
     whole, floor, denominator = instance.exact_loads
     least = Fraction(floor, denominator)
-    gpus = sum(count > 0 for count in instance.slots_before) - len({*instance.lost, *instance.retire})
+    gpus = sum(count > 0 and gpu not in instance.gone for gpu, count in enumerate(instance.slots_before))
     found = []
     for row in whole.tolist():
         tokens = Fraction(sum(row), denominator * instance.top_k)

@@ -252,14 +252,17 @@ def named(points: Sequence[CurvePoint]) -> tuple[int, int, int | None]:
 
 
 def with_slots(instance: PlacementInstance, total: int) -> PlacementInstance:
-    """The same loads and rules on another number of slots, dealt evenly; memory is left aside."""
+    """The same loads and rules on another number of slots, dealt evenly; memory is left aside.
+
+    Fused shared experts have slots of their own beside these.
+    """
     fields = instance.to_dict(with_loads=False)
     for key in ("schema", "memory_bytes", "expert_bytes"):
         fields.pop(key, None)
     each, rest = divmod(total, instance.num_gpus)
-    fields["slots"] = [each + (gpu < rest) for gpu in range(instance.num_gpus)]
-    loads = instance.loads if instance.window_loads is None else instance.window_loads
-    return PlacementInstance(loads, **fields)
+    own = instance.num_shared if instance.shared == "fused" else 0
+    fields["slots"] = [each + (gpu < rest) + own for gpu in range(instance.num_gpus)]
+    return PlacementInstance(instance.given_loads, **fields)
 
 
 def _check(instance: PlacementInstance) -> None:
@@ -303,7 +306,7 @@ def _point(instance: PlacementInstance, result: Result, expert_bytes: float | No
         float(result.solution["imbalance_mean"]),
         max(layer["imbalance"] for layer in layers),
         min(sum(ratios) / len(ratios), float(result.solution["imbalance_mean"])),
-        None if expert_bytes is None else expert_bytes * instance.num_layers * max(instance.slots),
+        None if expert_bytes is None else expert_bytes * instance.num_layers * max(instance.given_slots),
         tuple(layer["max_load"] for layer in layers),
         tuple(layer["imbalance"] for layer in layers),
         result.method,

@@ -123,7 +123,7 @@ def _evaluate(instance: PlacementInstance, plan: Placement, split: str | None) -
     if rule == "free" and plan.shares is not None:
         return _evaluate_shares(instance, plan)
     if rule in engine_rule.FIXED_RULES:
-        return _judge_totals(instance, *engine_rule.totals(instance, plan, rule))
+        return _judge_totals(instance, *_with_base(instance, *engine_rule.totals(instance, plan, rule)))
     return _evaluate_even(instance, plan)
 
 
@@ -194,19 +194,28 @@ def _evaluate_shares(instance: PlacementInstance, plan: Placement) -> Evaluation
     tops: list[Fraction] = []
     cost = np.zeros((instance.num_layers, instance.num_gpus))
     for index, (row, triples) in enumerate(zip(loads.tolist(), plan.shares, strict=True)):
-        whole: dict[int, Fraction] = defaultdict(Fraction)
-        for expert, _, share in triples:
-            whole[expert] += Fraction(share)
+        ratios = [share.as_integer_ratio() for _, _, share in triples]
+        unit = max((bottom for _, bottom in ratios), default=1)  # powers of two
+        counts = [top * (unit // bottom) for top, bottom in ratios]
+        sums: dict[int, int] = defaultdict(int)
+        for (expert, _, _), count in zip(triples, counts, strict=True):
+            sums[expert] += count
         base = Fraction(0) if instance.exact_base is None else instance.exact_base[index] * denominator
         totals = [base * (count > 0) for count in instance.slots]
         if instance.floor_rule == "per_replica" and floor:  # every hosted copy costs the floor even without a share
-            parts = {(expert, gpu): Fraction(share) / whole[expert] for expert, gpu, share in triples}
+            parts = {(e, g): Fraction(count, sums[e]) for (e, g, _), count in zip(triples, counts, strict=True)}
             for (expert, gpu), copies in _hosted(instance, plan, index).items():
                 part = parts.get((expert, gpu), Fraction(0))
                 totals[gpu] += max(part * row[expert], Fraction(floor * copies))
         else:
-            for expert, gpu, share in triples:
-                totals[gpu] += Fraction(share) / whole[expert] * max(row[expert], floor)
+            units = [0] * instance.num_gpus  # tokens of experts whose shares sum to 1, and few are others
+            for (expert, gpu, _), count in zip(triples, counts, strict=True):
+                tokens = count * max(row[expert], floor)
+                if sums[expert] == unit:
+                    units[gpu] += tokens
+                else:
+                    totals[gpu] += Fraction(tokens, sums[expert])
+            totals = [total + Fraction(more, unit) for total, more in zip(totals, units, strict=True)]
         costs = [total / denominator / speed for total, speed in zip(totals, speeds, strict=True)]
         tops.append(max(costs))
         cost[index] = [float(value) for value in costs]

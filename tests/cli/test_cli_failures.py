@@ -155,3 +155,10 @@ def test_layers_of_different_width_are_planned_apart(tmp_path: Path, moeopt: Cal
     assert [layer["layer"] for layer in small["solution"]["layers"]] == [3, 6]
     assert all(len(layer["replicas"]) == 4 for layer in small["solution"]["layers"])  # no phantom experts
     assert moeopt("place", file, "--gpus", 4, "--slots", 8, "--layers", "2,3").code == 2
+
+
+@pytest.mark.parametrize("shared", ["replicated", "fused", "hosted"])
+def test_a_curve_begins_where_shared_experts_fit(eight: Path, moeopt: Callable[..., Run], shared: str) -> None:
+    words = ("--gpus", 4, "--slots-curve", "--method", "lpt", "--max-redundant", 4)
+    made = moeopt("place", eight, *words, "--shared", shared, "--top-k", 2, "--json").document
+    assert [point["redundant"] for point in made["points"]] == ([3] if shared == "hosted" else [0, 4])

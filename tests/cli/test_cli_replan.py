@@ -95,3 +95,22 @@ def test_a_dead_gpu_beyond_the_budget_is_infeasible_with_the_shortfall(moeopt, r
     run = moeopt("place", running / "old.csv", *words, 1)
     assert run.code == 3 and "restoring every expert takes 3 moves, max_moves allows 1" in run.err
     assert moeopt("place", running / "old.csv", *words, 3).code == 0
+
+
+@pytest.mark.parametrize("text", ["null", "3", '"plan"', "true"])
+def test_a_file_without_a_running_plan_is_refused_and_never_ignored(moeopt, running, text):
+    (running / "odd.json").write_text(text)
+    run = moeopt("place", running / "old.csv", *SHAPE, "--current", running / "odd.json")
+    assert run.code == 2 and "is neither a plan" in run.err
+
+
+def test_faults_of_a_running_plan_are_named_in_plain_numbers(moeopt, running):
+    np.save(running / "odd.npy", np.array([[0, 1, 2, 3, 4, 99]]))
+    run = moeopt("place", running / "old.csv", *SHAPE, "--current", running / "odd.npy")
+    assert run.code == 2 and "slot 5] = 99: expert ids run from 0 to 5" in run.err
+    plan = json.loads((running / "plan.json").read_text())
+    plan["solution"]["layers"].append({**plan["solution"]["layers"][0], "layer": 1, "slot_expert": [0, 1]})
+    (running / "short.json").write_text(json.dumps(plan))
+    (running / "two.csv").write_text("10,9,5,4,2,1\n10,9,5,4,2,1\n")
+    run = moeopt("place", running / "two.csv", *SHAPE, "--current", running / "short.json")
+    assert run.code == 2 and "row 0 has 6 slots, row 1 has 2" in run.err

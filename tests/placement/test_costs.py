@@ -312,3 +312,29 @@ def test_free_shares_are_the_best_ones_under_both_floor_rules(plain: PlacementIn
     best = oracles.cost(instance, 0, row, "best")
     found = placement.evaluate(instance, plan).max_load[0]
     assert best <= found <= best * (1 + Fraction(1, 10**7)) + Fraction(1, 10**9)
+
+
+@pytest.mark.parametrize("split", ["even", "free", "sglang-static", "sglang-static-node", "random"])
+@pytest.mark.parametrize("shared", ["replicated", "fused", "hosted"])
+def test_shared_experts_are_counted_under_every_split(split: str, shared: str) -> None:
+    loads = [[40, 9, 7, 5, 3, 2, 2, 1]]
+    instance = PlacementInstance(loads, gpus=4, slots=12, nodes=2, split=split, shared=shared, top_k=2)
+    result = placement.solve(instance, limits=LIMITS)
+    assert result.lower_bound >= (69 + 69 / 2) / 4 * (1 - 1e-9)  # 69 routed selections and 34.5 shared ones
+    assert result.objective >= result.lower_bound * (1 - 1e-9)
+    assert document_faults(read_result(json.loads(result.to_json())), loads) == []
+
+
+def test_an_engines_rule_leaves_the_copies_of_shared_experts_where_they_are() -> None:
+    shape = {"gpus": 2, "slots": 2, "split": "sglang-static", "top_k": 2}
+    plain = PlacementInstance([[6, 2]], **shape)
+    beside = PlacementInstance([[6, 2]], **shape, shared="replicated")
+    found = [placement.evaluate(instance, [[0, 1]]).objective for instance in (plain, beside)]
+    assert found == [6, 8]  # 8 selections of 2 experts a token are 4 tokens, 2 on each GPU
+
+
+def test_gpus_without_slots_that_are_gone_carry_no_shared_copies() -> None:
+    shape = {"slots": [8, 4, 0, 0], "shared": "replicated", "top_k": 2}
+    instance = PlacementInstance([[40, 9, 7, 5, 3, 2, 2, 1]], **shape, lost=[2, 3])
+    assert instance.exact_base == PlacementInstance([[40, 9, 7, 5, 3, 2, 2, 1]], **shape).exact_base
+    assert instance.exact_base == (Fraction(69, 4),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -228,3 +229,39 @@ def test_too_many_slots_on_every_gpu_are_one_violation_and_not_one_a_gpu() -> No
         PlacementInstance([[3, 1, 2]], gpus=16, slots=64)
     assert len(caught.value.violations) == 1
     assert "16 GPUs, the first is GPU 0" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "field", ["c_slot", "c_tok", "move_cost", "floor_tokens", "expert_bytes", "memory_bytes", "survive_nodes", "alpha"]
+)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1, True, "x"])
+def test_every_refused_number_comes_with_a_next_step(field: str, value: object) -> None:
+    with pytest.raises(InstanceError) as caught:
+        PlacementInstance([[1, 1]], gpus=2, slots=2, **{field: value})
+    assert all(violation.fix for violation in caught.value.violations)
+
+
+def test_the_tail_of_one_window_leaves_no_trace_in_the_document() -> None:
+    instance = PlacementInstance([[1, 1]], gpus=2, slots=2, combine="cvar", alpha=0.5)
+    assert PlacementInstance.from_dict(instance.to_dict()) == instance
+    assert instance.to_dict() == PlacementInstance([[1, 1]], gpus=2, slots=2).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"recv_bytes_per_s": [1, 2, 3]}, "recv_bytes_per_s = 3 numbers"),
+        ({"recv_bytes_per_s": []}, "recv_bytes_per_s = 0 numbers"),
+        ({"token_bytes": 1e308, "recv_bytes_per_s": 1e-308}, "token_bytes = 1e+308"),
+        ({"c_tok": 1e-300, "token_bytes": 1e300}, "token_bytes = 1e+300"),
+        ({"c_tok": 1e308}, "c_tok = 1e+308"),
+        ({"c_slot": 1e308}, "c_slot = 1e+308"),
+        ({"move_cost": 1e308}, "move_cost = 1e+308"),
+        ({"expert_bytes": 1e308}, "expert_bytes = 1e+308"),
+    ],
+)
+def test_prices_of_another_length_or_beyond_a_double_are_refused(fields: dict[str, Any], said: str) -> None:
+    rules = {"c_tok": 1e-6, "token_bytes": 1.0, "recv_bytes_per_s": 1.0, "current": [[0, 1, 2, 3]], **fields}
+    with pytest.raises(InstanceError, match=re.escape(said)) as caught:
+        PlacementInstance([[3, 3, 2, 1]], gpus=2, slots=4, **rules)
+    assert all(violation.fix for violation in caught.value.violations)

@@ -160,3 +160,17 @@ def test_the_curve_is_written_in_every_format(ending: str, tmp_path: Path) -> No
         write_curve(file, curve)
     write_curve(file, curve, force=True)
     assert file.read_bytes() == data or ending == ".html"
+
+
+@pytest.mark.parametrize("shared", ["replicated", "fused", "hosted"])
+def test_a_curve_with_shared_experts_counts_their_slots_and_no_expert_twice(shared: str) -> None:
+    slots = {"replicated": 4, "fused": 6, "hosted": 6}[shared]
+    instance = PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=slots, shared=shared, top_k=2)
+    made = slots_curve(instance, method="lpt", expert_bytes=10.0)
+    assert made.experts == (5 if shared == "hosted" else 4)
+    least = made.points[0]
+    assert least.redundant == (1 if shared == "hosted" else 0)
+    assert least.slots_per_gpu == (3 if shared == "hosted" else 2)
+    assert least.gpu_bytes == (20.0 if shared == "replicated" else 30.0)
+    plain = solve(instance, method="lpt").objective
+    assert least.max_load == (plain,)

@@ -199,7 +199,8 @@ class _Run:
         assert found.plan is not None
         for row, held in enumerate(found.plan.slot_expert.astype(np.int64)):
             if row not in self.exact:
-                self._offer(row, relabelled(instance, held, row))
+                late = context.deadline.passed()  # names for fewer moves are a luxury then
+                self._offer(row, held if late else relabelled(instance, held, row))
 
     def picks(self) -> list[int] | None:
         """Moves of the chosen point of every layer."""

@@ -25,10 +25,10 @@ def relabelled(instance: PlacementInstance, held: NDArray[np.integer], row: int)
     """
     num_gpus = instance.num_gpus
     start = instance.slot_start
-    here = np.zeros((num_gpus, instance.num_experts), dtype=np.int64)
+    here = np.zeros((num_gpus, instance.num_experts), dtype=np.float32)  # exact, and fast
     filled = held >= 0
     here[instance.gpu_of_slot[filled], held[filled]] = 1
-    overlap = here @ running_pairs(instance, row).astype(np.int64)  # part g played by GPU h
+    overlap = (here @ running_pairs(instance, row).astype(np.float32)).astype(np.int64)  # part g played by GPU h
     kinds = _kinds(instance, row)
     part_of = np.arange(num_gpus)
     if _nodes_count(instance):
