@@ -33,7 +33,7 @@ PATIENCE = 32.0
 FIRST_STEP, LEAST_STEP = 3e-2, 1e-4
 """How far below the incumbent the threshold lies: far at first, so that nearly full GPUs count as well."""
 NARROW_STEP = 2e-3
-"""The same, for each 64 GPUs, where slots are many and the goal is near: less work a round."""
+"""The same with five slots or more on at most 64 GPUs, where the goal is near: less work a round."""
 
 
 class Layer(NamedTuple):

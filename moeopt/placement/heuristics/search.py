@@ -269,7 +269,7 @@ class _Run:
                 break
             last = attempt == SHORT
             first = attempt == 0 and part.slots[0] > 4
-            step = NARROW_STEP * max(len(part.slots) / 64, 1.0) if first else FIRST_STEP
+            step = NARROW_STEP if first and len(part.slots) <= 64 else FIRST_STEP
             share = FIRST if first else 1 - SHORT / 10 if last else 0.1
             todo = (left - best.rounds) if last else left // 10
             found = deepen(
