@@ -32,6 +32,8 @@ PATIENCE = 32.0
 """Kicks in vain after which the threshold moves closer to the incumbent."""
 FIRST_STEP, LEAST_STEP = 3e-2, 1e-4
 """How far below the incumbent the threshold lies: far at first, so that nearly full GPUs count as well."""
+NARROW_STEP = 2e-3
+"""The same with five slots or more on at most 64 GPUs, where the goal is near: less work a round."""
 
 
 class Layer(NamedTuple):
@@ -456,10 +458,10 @@ def kick(layer: Layer, state: State, threshold: float, rng: Ints) -> None:
                 return
 
 
-def remember(top: float, goal: float) -> Floats:
-    """The memory vector of a search that begins at an incumbent of cost `top`."""
-    threshold = max(goal, top * (1.0 - FIRST_STEP))
-    return np.array([top, threshold, np.inf, 0.0, FIRST_STEP, 0.0])
+def remember(top: float, goal: float, step: float = FIRST_STEP) -> Floats:
+    """The memory vector of a search that begins at an incumbent of cost `top`, its threshold a `step` below."""
+    threshold = max(goal, top * (1.0 - step))
+    return np.array([top, threshold, np.inf, 0.0, step, 0.0])
 
 
 @jit

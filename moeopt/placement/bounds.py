@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeGuard
 
@@ -46,6 +46,8 @@ class LayerBound:
     kind: str
     value: Fraction
     certificate: Mapping[str, Any]
+    tried: float = field(default=0.0, compare=False)
+    """Gap down to which `tighten` has tried all it knows, 0 before it has."""
 
 
 def cheap(instance: PlacementInstance) -> list[LayerBound]:
@@ -134,8 +136,13 @@ def tighten(instance: PlacementInstance, bound: LayerBound, row: int, objective:
     Where groups are kept on nodes: for a flat placement, and for the nodes that decide the best deal.
     """
     instance = instance.left
-    if not _is_open(bound, objective, gap):
+    if not _is_open(bound, objective, gap) or 0 < bound.tried <= gap:
         return bound
+    found = _tightened(instance, bound, row, objective, gap)
+    return replace(found, tried=gap) if gap > 0 else found
+
+
+def _tightened(instance: PlacementInstance, bound: LayerBound, row: int, objective: float, gap: float) -> LayerBound:
     if instance.windows:
         from moeopt.placement import window_bounds
 
@@ -191,7 +198,7 @@ def _lifting(
     lift = instance.exact_base[row] / Fraction(max(instance.speed))
     lower = LayerBound(bound.kind, bound.value - lift, bound.certificate)
     better = tool(instance.bare, lower, objective - float(lift))
-    return bound if better is lower else lifted(instance, row, better)
+    return bound if better.value <= lower.value else lifted(instance, row, better)
 
 
 def _is_open(bound: LayerBound, objective: float, gap: float) -> bool:

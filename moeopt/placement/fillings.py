@@ -193,6 +193,7 @@ def least_total(cost: Ints, spare: int) -> int:
     before = np.minimum.accumulate(cost, axis=1)
     useful = np.zeros(cost.shape, dtype=bool)
     useful[:, 1:] = cost[:, 1:] < before[:, :-1]  # a further replica that lowers the cost
+    useful[_never_needed(cost, useful, spare)] = False
     best = np.zeros(spare + 1, dtype=np.int64)
     for expert in np.flatnonzero(useful.any(axis=1)):
         row = best + cost[expert, 0]
@@ -200,6 +201,17 @@ def least_total(cost: Ints, spare: int) -> int:
             np.minimum(row[more:], best[: spare + 1 - more] + cost[expert, more], out=row[more:])
         best = row
     return int(best.min()) + int(cost[~useful.any(axis=1), 0].sum())
+
+
+def _never_needed(cost: Ints, useful: NDArray[np.bool_], spare: int) -> Ints:
+    """Experts whose one useful number of further replicas no slot is left for, as others save as much for fewer."""
+    single = np.flatnonzero(useful.sum(axis=1) == 1)
+    more = useful[single].argmax(axis=1)
+    saved = cost[single, 0] - cost[single, more]
+    order = np.lexsort((more, saved))
+    slots = np.cumsum(more[order])
+    first = np.searchsorted(saved[order], saved[order])  # where those that save as much begin
+    return np.asarray(single[order[slots - (slots - more[order])[first] > spare]])
 
 
 def _lightest(table: Table, step: Ints, prices: Sequence[int], slots: int, cap: int, distinct: bool) -> Ints:

@@ -8,6 +8,7 @@ import random
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from moeopt import placement
@@ -242,3 +243,19 @@ def test_lifting_needs_different_gpus_for_the_replicas_of_an_expert() -> None:
         with pytest.raises(ValueError, match="proves nothing"):
             bounds.check(doubled, row, bound.certificate)
     assert lifted > 3
+
+
+def test_least_total_equals_the_plain_knapsack_where_experts_are_left_out() -> None:
+    """Experts that save as much as others for more slots are dropped; the least total stays."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        spare = int(rng.integers(0, 7))
+        cost = rng.integers(0, 3, (int(rng.integers(1, 9)), int(rng.integers(1, spare + 2))))
+        best = np.zeros(spare + 1, dtype=np.int64)
+        for row in cost:
+            choices = [
+                [best[slots - more] + price for more, price in enumerate(row[: slots + 1])]
+                for slots in range(spare + 1)
+            ]
+            best = np.array([min(options) for options in choices])
+        assert fillings.least_total(cost, spare) == best.min()

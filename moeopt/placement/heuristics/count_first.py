@@ -20,8 +20,8 @@ from moeopt.placement.heuristics.deep import Engine, Part
 from moeopt.placement.heuristics.doubles import replace_doubles
 from moeopt.placement.instance import PlacementInstance
 
-TRIES = 8_000
-"""Exchanges tried before counts are given up, some 3 ms compiled for 288 slots; the default iteration limit."""
+TRIES, TRIES_OF_TWO = 8_000, 4_000
+"""Exchanges tried before counts are given up, 2 ms compiled for 288 slots in pairs; the default iteration limit."""
 CHUNK_COMPILED, CHUNK_INTERPRETED = 256, 4
 """Exchanges between two looks at the clock."""
 
@@ -75,12 +75,13 @@ def count_first(
     rng = np.array([1 + (seed * 2654435761 + 54321) % 2147483645], dtype=np.int64)
     run = settle.settle if by.compiled else settle.settle.plain()
     chunk = CHUNK_COMPILED if by.compiled else CHUNK_INTERPRETED
-    tries = TRIES if tries is None else tries
+    if tries is None:
+        tries = TRIES if slots > 2 else TRIES_OF_TWO
     found: list[CountFirst] = []
     done = 0
     for until in (tries // 8, tries // 2, tries) if slots > 2 else (tries,):
         while True:
-            todo = min(chunk, until - done)
+            todo = min(chunk, until - done) if deadline.limited else until - done
             run(
                 *(part.loads, part.floor, counts, best, part.smallest, part.most),
                 *(slots, num_gpus, goal * speed, todo, memory, rng),

@@ -15,6 +15,8 @@ from moeopt.limits import Deadline
 
 WORK = 3.0e6
 """Slots looked at before a part is given up, some 40 ms compiled; with `ROUNDS` the default iteration limit."""
+WORK_OF_FEW = 2.0e6
+"""The same with four slots a GPU or less, where a look costs more: many GPUs are hot, and transfers are tried."""
 ROUNDS = 2000
 """Rounds before a part is given up: what ends the search of small parts."""
 
@@ -47,8 +49,8 @@ class Part:
 
     @property
     def work(self) -> float:
-        """Slots to look at before the part is given up: `WORK`, or ten scans of every GPU where that is more."""
-        return max(WORK, 10.0 * len(self.slots) * sum(self.slots))
+        """Slots to look at before the part is given up: a fixed number, or ten scans of every GPU if that is more."""
+        return max(WORK if max(self.slots) > 4 else WORK_OF_FEW, 10.0 * len(self.slots) * sum(self.slots))
 
     @property
     def most(self) -> int:
@@ -137,13 +139,17 @@ def deepen(
     deadline: Deadline,
     work: float = WORK,
     by: Engine | None = None,
+    step: float = packing.FIRST_STEP,
 ) -> Found:
-    """Search on from `start` until the cost is at most `goal`, or rounds, work or time are up."""
+    """Search on from `start` until the cost is at most `goal`, or rounds, work or time are up.
+
+    At first the threshold lies a `step` below the cost of the start.
+    """
     by = engine(deadline) if by is None else by
     layer = part.layer()
     base = np.where(start < 0, layer.empty, start).astype(np.int64)
     best = base.copy()
-    memory = packing.remember(part.cost(start), goal)
+    memory = packing.remember(part.cost(start), goal, step)
     rng = np.array([1 + (seed * 2654435761 + 12345) % 2147483645], dtype=np.int64)
     chunk = CHUNK_COMPILED if by.compiled else CHUNK_INTERPRETED
     rounds = ROUNDS if rounds is None else rounds
@@ -157,8 +163,8 @@ def deepen(
         if deadline.limited:
             todo = min(todo, 4)
             # a descent can take seconds
-            step = max(SLICE, len(base)) if by.compiled else len(base)
-            until = min(work, memory[packing.WORK] + step)
+            slice_ = max(SLICE, len(base)) if by.compiled else len(base)
+            until = min(work, memory[packing.WORK] + slice_)
         done += by.improve(layer, base, best, goal, todo, until, memory, rng)
     held = np.where(best == layer.empty, -1, best) if layer.empty >= 0 else best
     return Found(held, float(memory[packing.BEST]), done, out_of_time)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels.loads import gpu_loads
+from moeopt.kernels.packing import FIRST_STEP, NARROW_STEP
 from moeopt.limits import Deadline
 from moeopt.placement import bounds as lower
 from moeopt.placement import deals
@@ -36,6 +37,10 @@ KNOWS = frozenset({"min_replicas", "survive_nodes", "base"})
 """Further rules that the search keeps."""
 SHORT = 6
 """Short searches before a long one; each has a tenth of the rounds and of the work."""
+FIRST = 0.4
+"""Share of the work of the first one with five slots or more, where it hardly ever gets caught."""
+BRIEF, BRIEF_ROUNDS = 2e4, 30
+"""Work and rounds of the deep search with two slots."""
 NEAR, CLOSE = 1e-4, 2e-3
 """How close to the number of its counts a packing need come to be finished, and to need no other start."""
 
@@ -226,12 +231,34 @@ class _Run:
             if best.cost <= low * (1 + CLOSE) or first.number > best.cost:
                 break
             aim = max(goal, first.number * (1 + NEAR))
-            best = self._descend(part, best, first.held, aim, row, part.work / len(firsts))
+            own = part.cost(first.held)
+            if own <= aim:
+                best = min(best, replace(best, held=first.held, cost=own), key=lambda found: found.cost)
+                continue
+            best = self._descend(
+                part, best, first.held, aim, row, part.work / (60 if part.slots[0] == 2 else len(firsts))
+            )
         if firsts and part.slots[0] == 2:
-            return self._descend(part, best, best.held, goal, row, part.work / 60)
+            return self._short(part, best, goal, row)
         if firsts and best.cost > low * (1 + CLOSE):
             best = self._descend(part, best, start, goal, row, part.work / 2)
         return self._descend(part, best, best.held, goal, row, part.work / 2 if firsts else part.work)
+
+    def _short(self, part: Part, best: Found, goal: float, row: int) -> Found:
+        """A very short deep search: no packing of the counts is much better, but counts near by may be."""
+        limit = self.context.limits.iterations
+        rounds = BRIEF_ROUNDS if limit is None else min(limit, BRIEF_ROUNDS)
+        if best.cost <= goal or best.out_of_time:
+            return best
+        found = deepen(
+            *(part, best.held, goal, self._seed(row)),
+            rounds=rounds,
+            deadline=self.share,
+            work=BRIEF,
+            by=self.engine,
+        )
+        self.rounds += found.rounds
+        return found
 
     def _descend(self, part: Part, best: Found, start: NDArray[np.int64], goal: float, row: int, work: float) -> Found:
         """The better of the best so far and a deep search: some short ones from a start, then a long one from the best.
@@ -244,13 +271,17 @@ class _Run:
             if best.cost <= goal or best.out_of_time:
                 break
             last = attempt == SHORT
+            first = attempt == 0 and part.slots[0] > 4
+            step = NARROW_STEP if first and len(part.slots) <= 64 else FIRST_STEP
+            share = FIRST if first else 1 - SHORT / 10 if last else 0.1
             todo = (left - best.rounds) if last else left // 10
             found = deepen(
                 *(part, best.held if last else start, goal, self._seed(row) + 101 * attempt),
                 rounds=max(todo, 0),
                 deadline=self.share,
-                work=work * (1 - SHORT / 10) if last else work / 10,
+                work=work * share,
                 by=self.engine,
+                step=step,
             )
             self.rounds += found.rounds
             better = found if found.cost <= best.cost else best
