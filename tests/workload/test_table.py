@@ -82,7 +82,7 @@ def test_loads_take_a_masked_array_that_masks_nothing() -> None:
 
 
 def test_loads_refuse_arrays_without_an_axis_among_numbers() -> None:
-    assert "expert 1] = array(2): loads must be numbers" in messages([1, np.array(2)])[0]
+    assert "expert 1] = 2: loads must be numbers" in messages([1, np.array(2)])[0]
 
 
 def test_question_of_a_message_ends_with_its_mark() -> None:
