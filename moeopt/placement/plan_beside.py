@@ -68,10 +68,11 @@ def _missing(solution: Solution, shape: PlacementInstance) -> Iterator[str]:
     """Fields that the instance asks for and the plan has not, or the other way round."""
     engine, random = shape.engine_split, shape.split == "random"
     gone, priced = "lost" in shape.extras, seconds.priced(shape)
+    repaired = solution.repair is not None and shape.current is not None  # the method can be asked for by name
     for field, there, due in (
         ("solution.imbalance_even_mean", solution.imbalance_even_mean is not None, engine),
         ("solution.seconds", solution.seconds is not None, priced),
-        ("solution.repair", solution.repair is not None, gone),
+        ("solution.repair", solution.repair is not None, gone or repaired),
     ):
         if there != due:
             yield f"{field} is {'not asked for by the instance' if there else 'missing'}"
@@ -107,8 +108,9 @@ def _frontier_faults(document: ResultDocument, solution: Solution, shape: Placem
     if any(worth > last * (1 + TOLERANCE) for last, worth in pairwise(worths)):
         yield f"solution.frontier: more moves cannot be worse, the values are {worths}"
     stays = [value for count, value in points if count == 0]
-    now = solution.imbalance_now  # dropping or doubling a replica on its GPU is no move, and may be better
-    if stays and not (now is not None and stays[0] <= now * (1 + TOLERANCE)):
+    now = solution.imbalance_now
+    same = shape.distinct and shape.fill == "all"  # else replicas are dropped or doubled on their GPU without a move
+    if stays and not (now is not None and (close(stays[0], now) if same else stays[0] <= now * (1 + TOLERANCE))):
         yield f"solution.frontier says {stays[0]} with no move, imbalance_now {solution.imbalance_now}"
     ideal = sum(layer.ideal for layer in solution.layers)
     if document.lower_bound is not None and ideal:
