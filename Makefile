@@ -43,7 +43,8 @@ lint: $(VENV)/test.stamp
 	$(BIN)/mypy moeopt
 
 test: lint
-	$(BIN)/python -m pytest
+	@$(BIN)/moeopt warmup --quiet
+	$(BIN)/python -m pytest -n auto
 
 bench: $(VENV)/run.stamp
 	$(BIN)/python -m tests.benchmarks.targets --write
