@@ -32,7 +32,7 @@ $(VENV)/test.stamp: pyproject.toml | $(VENV)/venv.stamp
 
 demo: $(VENV)/run.stamp
 	@mkdir -p out
-	@$(BIN)/moeopt warmup --quiet
+	@$(BIN)/moeopt warmup --plain --quiet
 	$(BIN)/moeopt compare $(LOADS) --gpus 32 --slots 96 \
 	  --methods contiguous,round_robin,snake,eplb,lpt,search -o out/demo.html --force
 	@echo "The report is out/demo.html: open it in a browser."

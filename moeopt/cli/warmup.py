@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from moeopt.cli.say import Say
 from moeopt.cli.verb import DONE, verb
 
@@ -11,12 +15,17 @@ moeopt warmup"""
 
 
 @verb
-def warmup(say: Say) -> int:
+def warmup(
+    say: Say,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Only the search of new plans: a third of the two or three minutes.")
+    ] = False,
+) -> int:
     """Compile every kernel and keep the code on disk; without numba, say how to install it."""
     from moeopt.kernels import packing
     from moeopt.kernels.warmup import warmup as compile_all
 
-    for line in compile_all():
+    for line in compile_all(plain=plain):
         say.show(line)
     cache = getattr(getattr(packing.improve.compiled, "stats", None), "cache_path", None)
     if cache is not None and packing.improve.cached:
