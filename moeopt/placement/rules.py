@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from moeopt.errors import Violations
 from moeopt.placement.checks import entries, listed, number, whole
 from moeopt.workload.table import Loads, as_loads
+from moeopt.workload.windows import stacked
 
 if TYPE_CHECKING:
     from moeopt.placement.instance import PlacementInstance
@@ -28,30 +29,11 @@ def windows(value: Any, check: Violations, layers: Sequence[int] | None) -> tupl
     """
     if not _has_three_axes(value):
         return as_loads(value, check, layers=layers), None
-    tables: list[Loads | None] = []
-    for place, table in enumerate(value):
-        mine = Violations()
-        tables.append(as_loads(table, mine, layers=layers))
-        for fault in mine.found:
-            where = f"window {place}, {fault.where}" if fault.where else f"window {place}"
-            check.add(fault.field, fault.value, rule=fault.rule, fix=fault.fix, where=where)
-    good = [table for table in tables if table is not None]
-    if len(good) < len(tables):
-        return None, None
-    for place, table in enumerate(good):
-        if table.shape != good[0].shape:
-            shown = f"{table.shape[0]} layers of {table.shape[1]} experts"
-            rule = f"every window must have the shape of the first, {good[0].shape[0]} x {good[0].shape[1]}"
-            check.add("loads", shown, rule=rule, fix="Plan windows of another shape apart", where=f"window {place}")
-    if check.found:
-        return None, None
-    stack: Any = np.stack(good)
-    if stack.dtype == np.int64 and int(stack.max()) > (2**63 - 1) // len(good):
-        check.add("loads", "...", rule="the sum over windows must be below 2**63", fix="Divide all loads by one number")
+    stack = stacked(value, check, layers)
+    if stack is None:
         return None, None
     total = as_loads(stack.sum(axis=0), check, layers=layers)
-    stack.flags.writeable = False
-    return total, (stack if len(good) > 1 else None)
+    return total, (stack if len(stack) > 1 else None)
 
 
 def _has_three_axes(value: Any) -> bool:

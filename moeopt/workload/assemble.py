@@ -10,6 +10,7 @@ import numpy as np
 
 from moeopt.errors import Violations
 from moeopt.workload.table import Loads, LoadTable, as_loads
+from moeopt.workload.windows import stacked
 
 
 @dataclass(frozen=True)
@@ -108,20 +109,9 @@ def _windows(value: Any, check: Violations, layers: Sequence[int] | None) -> Loa
     """(W, L, E) windows of an array with three axes, each checked; ``None`` for any other value or once one is bad."""
     if not isinstance(value, np.ndarray) or value.ndim != 3 or 0 in value.shape:
         return None
-    tables = []
-    for place, table in enumerate(value):
-        mine = Violations()
-        tables.append(as_loads(table, mine, layers=layers))
-        check.found += [
-            replace(one, where=", ".join(filter(None, (f"window {place}", one.where)))) for one in mine.found
-        ]
+    windows = stacked(value, check, layers)
     check.raise_if_any()
-    windows: Any = np.stack([table for table in tables if table is not None])
-    if windows.dtype == np.int64 and int(windows.max()) > (2**63 - 1) // len(windows):
-        check.add("loads", "...", rule="the sum over windows must be below 2**63", fix="Divide all loads by one number")
-        check.raise_if_any()
-    windows.flags.writeable = False
-    return windows  # type: ignore[no-any-return]
+    return windows
 
 
 def _layer_ids(value: Any, check: Violations) -> tuple[int, ...] | None:
