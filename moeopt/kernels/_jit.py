@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from moeopt.limits import Deadline
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -92,6 +94,13 @@ class Kernel(Generic[P, R]):
         if not has_numba():
             return False
         return bool(getattr(self.compiled, "signatures", None))
+
+    def in_time(self, deadline: Deadline, *, load_s: float = 3.0, compile_s: float = 60.0) -> bool:
+        """Whether the compiled code is here, or can be: `load_s` left to load it from disk, `compile_s` to make it."""
+        if not has_numba():
+            return False
+        left = deadline.remaining_s()
+        return not deadline.limited or self.ready() or left > compile_s or (left > load_s and self.on_disk())
 
     def on_disk(self) -> bool:
         """Whether some earlier process left compiled code in the cache folder."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels import packing
-from moeopt.kernels._jit import Kernel, has_numba
+from moeopt.kernels._jit import Kernel
 from moeopt.kernels.warmup import load_search
 from moeopt.limits import Deadline
 
@@ -120,9 +120,7 @@ def engine(deadline: Deadline) -> Engine:
     Loading code that an earlier process compiled takes about a second, compiling it about 15.
     """
     kernel: Kernel[..., int] = packing.improve
-    left = deadline.remaining_s()
-    in_time = not deadline.limited or kernel.ready() or left > 60.0 or (left > 3.0 and kernel.on_disk())
-    if has_numba() and in_time:
+    if kernel.in_time(deadline):
         if deadline.limited and not kernel.ready():
             load_search()  # now, or the first layer would pay for it with its share of the time
         return Engine(kernel, compiled=True)

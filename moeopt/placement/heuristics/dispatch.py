@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels import dispatch as kernel
-from moeopt.kernels._jit import has_numba
 from moeopt.kernels.sources import sources_per_slot
 from moeopt.kernels.warmup import load_dispatch
 from moeopt.limits import Deadline
@@ -124,9 +123,8 @@ class _Run:
 
     def _engine(self, deadline: Deadline) -> Callable[..., int]:
         """Compiled where that is at hand or there is time for it."""
-        left = deadline.remaining_s()
         code = kernel.improve
-        if has_numba() and (not deadline.limited or code.ready() or left > 90.0 or (left > 6.0 and code.on_disk())):
+        if code.in_time(deadline, load_s=6.0, compile_s=90.0):
             if deadline.limited and not code.ready():
                 load_dispatch()
             return code

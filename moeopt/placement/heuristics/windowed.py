@@ -157,12 +157,10 @@ class _Run:
     def _engine(self, deadline: Deadline) -> tuple[Callable[..., int], bool]:
         """Compiled code where this process has it or there is time to get it, else the same kernel interpreted."""
         improve = kernel.improve_windows
-        left = deadline.remaining_s()
-        in_time = not deadline.limited or improve.ready() or left > 60.0 or (left > 3.0 and improve.on_disk())
         if not has_numba():
             slow = "the search over windows is interpreted, some hundred times slower: pip install 'moeopt[fast]'"
             self.notes.append(MACHINE_NOTE + slow)
-        elif in_time:
+        elif improve.in_time(deadline):
             if deadline.limited and not improve.ready():
                 load_windows()
             return improve, True

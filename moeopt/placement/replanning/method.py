@@ -266,9 +266,7 @@ class _Run:
 def pace(deadline: Deadline) -> Pace:
     """Compiled code where this process has it or there is time to get it, else the same kernel interpreted."""
     kernel = moving.sweep
-    left = deadline.remaining_s()
-    in_time = not deadline.limited or kernel.ready() or left > 60.0 or (left > 3.0 and kernel.on_disk())
-    if has_numba() and in_time:
+    if kernel.in_time(deadline):
         if deadline.limited and not kernel.ready():
             load_moving()
         return Pace(kernel, compiled=True)
