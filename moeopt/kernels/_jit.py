@@ -69,25 +69,25 @@ class Kernel(Generic[P, R]):
 
     def _with_compiled_callees(self) -> Callable[P, R]:
         """Numba resolves globals at compile time: kernels that this one calls must be dispatchers by then."""
-        scope = self.function.__globals__
-        for name in self.function.__code__.co_names:
-            callee = scope.get(name)
-            if isinstance(callee, Kernel):
-                scope[name] = callee.load()
-        return self.function
+        return self._calling(Kernel.load)
 
     def plain(self) -> Callable[P, R]:
         """The function interpreted throughout, whatever is compiled: for a deadline that compiling would break."""
         if self._plain is None:
-            scope = dict(self.function.__globals__)
-            kernels = {kernel.function: kernel for kernel in KERNELS}
-            for name in self.function.__code__.co_names:
-                callee = scope.get(name)
-                kernel = callee if isinstance(callee, Kernel) else kernels.get(getattr(callee, "py_func", has_numba))
-                if kernel is not None:
-                    scope[name] = kernel.plain()
-            self._plain = FunctionType(self.function.__code__, scope, self.__name__, self.function.__defaults__)
+            self._plain = self._calling(Kernel.plain)
         return self._plain
+
+    def _calling(self, form: Callable[[Kernel[Any, Any]], Callable[..., Any]]) -> Callable[P, R]:
+        """The function again, with every kernel it calls in another form; what the module knows stays as it is."""
+        scope = dict(self.function.__globals__)
+        for name in self.function.__code__.co_names:
+            callee = scope.get(name)
+            if isinstance(callee, Kernel):
+                scope[name] = form(callee)
+        copy = FunctionType(self.function.__code__, scope, self.__name__, self.function.__defaults__)
+        copy.__qualname__, copy.__annotations__ = self.function.__qualname__, self.function.__annotations__
+        copy.__module__ = self.function.__module__
+        return copy
 
     def ready(self) -> bool:
         """Whether a call would run at full speed at once: compiled in this process."""

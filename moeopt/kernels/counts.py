@@ -30,7 +30,7 @@ def greedy_counts(
     """
     num_layers, num_experts = weights.shape
     counts = np.ones((num_layers, num_experts), dtype=np.int64)
-    base = np.array(weights, copy=True)
+    base = np.array(weights, copy=True, order="C")
     base[~base.any(axis=1)] = 1.0
     each = base.copy()
     spare = num_slots - num_experts
@@ -40,13 +40,16 @@ def greedy_counts(
         spare = num_slots - int(least.sum())
         if most is not None:
             each[counts >= most] = -1.0
-    rows = np.arange(num_layers)
-    for _ in range(spare):
+    first = np.arange(num_layers) * num_experts
+    flat_counts, flat_each, flat_base = counts.ravel(), each.ravel(), base.ravel()  # views
+    soonest = 0 if most is None else most - int(counts.max())  # steps before any expert can be full
+    for step in range(1, spare + 1):
         chosen = each.argmax(axis=1)
-        replicas = counts[rows, chosen] + 1
-        counts[rows, chosen] = replicas
-        each[rows, chosen] = base[rows, chosen] / replicas.astype(base.dtype)
-        if most is not None:
-            full = replicas >= most
-            each[rows[full], chosen[full]] = -1.0
+        chosen += first
+        replicas = flat_counts.take(chosen)
+        replicas += 1
+        flat_counts[chosen] = replicas
+        flat_each[chosen] = flat_base.take(chosen) / replicas.astype(base.dtype)
+        if most is not None and step >= soonest:
+            flat_each[chosen[replicas >= most]] = -1.0
     return counts

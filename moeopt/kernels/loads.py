@@ -22,8 +22,10 @@ def gpu_loads(pieces: NDArray[Any], slot_expert: NDArray[np.integer], slot_start
     [[7, 2]]
     """
     nothing = np.zeros((len(pieces), 1), dtype=pieces.dtype)
-    padded = np.concatenate([pieces, nothing], axis=1)  # -1 takes the last
-    in_slot = np.take_along_axis(padded, np.where(slot_expert < 0, pieces.shape[1], slot_expert), axis=1)
+    if (slot_expert < 0).any():  # -1 takes the last
+        pieces = np.concatenate([pieces, nothing], axis=1)
+        slot_expert = np.where(slot_expert < 0, pieces.shape[1] - 1, slot_expert)
+    in_slot = np.take_along_axis(pieces, slot_expert, axis=1)
     sums = np.concatenate([nothing, np.cumsum(in_slot, axis=1, dtype=pieces.dtype)], axis=1)
     totals: NDArray[Any] = sums[:, slot_start[1:]] - sums[:, slot_start[:-1]]
     return totals

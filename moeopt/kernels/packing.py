@@ -80,6 +80,7 @@ class State(NamedTuple):
     inside: Ints
     nodes: Ints
     total: Floats
+    beside: Floats
     shift: Floats
     height: Floats
     grown: Floats
@@ -122,9 +123,10 @@ def least_gain(threshold: float) -> float:
 @jit
 def cost_at(layer: Layer, state: State, threshold: float) -> float:
     """Cost of the state: squared heights of all GPUs above the threshold."""
+    total, pace = state.total, layer.pace
     cost = 0.0
-    for g in range(layer.pace.shape[0]):
-        cost += over(state.total[g], layer.pace[g], threshold)
+    for g in range(pace.shape[0]):
+        cost += over(total[g], pace[g], threshold)
     return cost
 
 
@@ -166,12 +168,15 @@ def remove(layer: Layer, state: State, slot: int) -> None:
 @jit
 def weigh(layer: Layer, state: State) -> float:
     """Load of every GPU from scratch; the largest cost."""
-    state.total[:] = layer.base
-    for slot in range(state.held.shape[0]):
-        state.total[layer.gpu[slot]] += state.unit[state.held[slot]]
+    total, unit, held = state.total, state.unit, state.held
+    base, start, pace = layer.base, layer.start, layer.pace
     top = 0.0
-    for g in range(layer.pace.shape[0]):
-        top = max(top, state.total[g] * layer.pace[g])
+    for g in range(pace.shape[0]):
+        load = base[g]
+        for slot in range(start[g], start[g + 1]):
+            load += unit[held[slot]]
+        total[g] = load
+        top = max(top, load * pace[g])
     return top
 
 
@@ -269,28 +274,48 @@ def change(layer: Layer, state: State, slot: int, to: int) -> None:
 
 @jit
 def best_swap(layer: Layer, state: State, hot: int, threshold: float) -> float:
-    """Most that one swap with the hot GPU takes off the cost; the two slots are left in `move`."""
+    """Most that one swap with the hot GPU takes off the cost; the two slots are left in `move`.
+
+    A swap that beats the best so far leaves neither of its GPUs higher than the root of what cost may then remain:
+    few pairs shift that much and no more, and the others are passed over at one look.
+    """
     least = least_gain(threshold)
     best = least
-    gpu_load, pace, held, unit = state.total, layer.pace, state.held, state.unit
+    gpu_load, pace, held, unit, beside = state.total, layer.pace, state.held, state.unit, state.beside
+    on, distinct, empty = state.on, layer.distinct, layer.empty
+    ruled = layer.rule.shape[0] > 0 or layer.spread > 1
     height = gpu_load[hot] * pace[hot]
     hot_cost = over(gpu_load[hot], pace[hot], threshold)
     for other in range(pace.shape[0]):
-        if gpu_load[other] * pace[other] >= height:
+        low_height = gpu_load[other] * pace[other]
+        if low_height >= height:
             continue
         before = hot_cost + over(gpu_load[other], pace[other], threshold)
+        root = np.sqrt(before - best) * (1.0 + EPSILON) if before > best else 0.0
+        at_least = max((height - threshold - root) / pace[hot], 0.0)
+        at_most = (threshold + root - low_height) / pace[other]
+        if at_most <= at_least:
+            continue
+        begin, end = layer.start[other], layer.start[other + 1]
+        for second in range(begin, end):
+            beside[second - begin] = unit[held[second]]
         for first in range(layer.start[hot], layer.start[hot + 1]):
             size = unit[held[first]]
-            for second in range(layer.start[other], layer.start[other + 1]):
-                shift = size - unit[held[second]]
-                if shift <= 0.0:
+            for second in range(begin, end):
+                shift = size - beside[second - begin]
+                if shift <= at_least or shift >= at_most:
                     continue
                 gain = (
                     before
                     - over(gpu_load[hot] - shift, pace[hot], threshold)
                     - over(gpu_load[other] + shift, pace[other], threshold)
                 )
-                if gain > best and may_swap(layer, state, first, second):
+                if gain > best:
+                    one, two = held[first], held[second]
+                    if distinct and ((on[one, other] > 0 and one != empty) or (on[two, hot] > 0 and two != empty)):
+                        continue  # a call to ask costs more than a look at a whole GPU
+                    if ruled and not may_swap(layer, state, first, second):
+                        continue
                     best = gain
                     state.move[0] = first
                     state.move[1] = second
@@ -302,32 +327,33 @@ def best_swap(layer: Layer, state: State, hot: int, threshold: float) -> float:
 @jit
 def transfer_gain(layer: Layer, state: State, slot: int, to: int, threshold: float) -> float:
     """What it takes off the cost if `slot` changes over to expert `to`."""
+    shift, total, unit, counts, where = state.shift, state.total, state.unit, state.counts, state.where
+    gpu, pace, loads, empty = layer.gpu, layer.pace, layer.loads, layer.empty
     out = state.held[slot]
-    home = layer.gpu[slot]
-    shift = state.shift
-    shift[home] -= state.unit[out]
-    if out != layer.empty:
-        change_out = piece(layer.loads[out], state.counts[out] - 1, layer.floor) - state.unit[out]
-        for copy in range(state.counts[out]):
-            if state.where[out, copy] != slot:
-                shift[layer.gpu[state.where[out, copy]]] += change_out
-    if to != layer.empty:
-        after = piece(layer.loads[to], state.counts[to] + 1, layer.floor)
+    home = gpu[slot]
+    shift[home] -= unit[out]
+    if out != empty:
+        change_out = piece(loads[out], counts[out] - 1, layer.floor) - unit[out]
+        for copy in range(counts[out]):
+            if where[out, copy] != slot:
+                shift[gpu[where[out, copy]]] += change_out
+    if to != empty:
+        after = piece(loads[to], counts[to] + 1, layer.floor)
         shift[home] += after
-        for copy in range(state.counts[to]):
-            shift[layer.gpu[state.where[to, copy]]] += after - state.unit[to]
-    gain = over(state.total[home], layer.pace[home], threshold)
-    gain -= over(state.total[home] + shift[home], layer.pace[home], threshold)
+        for copy in range(counts[to]):
+            shift[gpu[where[to, copy]]] += after - unit[to]
+    gain = over(total[home], pace[home], threshold)
+    gain -= over(total[home] + shift[home], pace[home], threshold)
     shift[home] = 0.0
     for turn in range(2):
         expert = out if turn == 0 else to
-        if expert == layer.empty:
+        if expert == empty:
             continue
-        for copy in range(state.counts[expert]):
-            at = layer.gpu[state.where[expert, copy]]
+        for copy in range(counts[expert]):
+            at = gpu[where[expert, copy]]
             if shift[at] != 0.0:
-                gain += over(state.total[at], layer.pace[at], threshold)
-                gain -= over(state.total[at] + shift[at], layer.pace[at], threshold)
+                gain += over(total[at], pace[at], threshold)
+                gain -= over(total[at] + shift[at], pace[at], threshold)
                 shift[at] = 0.0
     return gain
 
@@ -335,24 +361,27 @@ def transfer_gain(layer: Layer, state: State, slot: int, to: int, threshold: flo
 @jit
 def weigh_counts(layer: Layer, state: State, threshold: float) -> None:
     """What one copy more of an expert would take off the cost of its GPUs (`relief`), and one less add (`strain`)."""
-    for g in range(layer.pace.shape[0]):
-        state.height[g] = over(state.total[g], layer.pace[g], threshold)
-    for expert in range(state.counts.shape[0]):
-        state.relief[expert] = 0.0
-        state.strain[expert] = 0.0
-        state.grown[expert] = piece(layer.loads[expert], state.counts[expert] + 1, layer.floor)
-        state.shrunk[expert] = piece(layer.loads[expert], state.counts[expert] - 1, layer.floor)
-    for slot in range(state.held.shape[0]):
-        expert = state.held[slot]
+    height, relief, strain, grown, shrunk = state.height, state.relief, state.strain, state.grown, state.shrunk
+    total, unit, counts, held = state.total, state.unit, state.counts, state.held
+    gpu, pace, loads, floor = layer.gpu, layer.pace, layer.loads, layer.floor
+    for g in range(pace.shape[0]):
+        height[g] = over(total[g], pace[g], threshold)
+    for expert in range(counts.shape[0]):
+        relief[expert] = 0.0
+        strain[expert] = 0.0
+        grown[expert] = piece(loads[expert], counts[expert] + 1, floor)
+        shrunk[expert] = piece(loads[expert], counts[expert] - 1, floor)
+    for slot in range(held.shape[0]):
+        expert = held[slot]
         if expert == layer.empty:
             continue
-        at = layer.gpu[slot]
-        if state.height[at] > 0.0:
-            less = state.total[at] + state.grown[expert] - state.unit[expert]
-            state.relief[expert] += state.height[at] - over(less, layer.pace[at], threshold)
-        if state.counts[expert] > 1:
-            more = state.total[at] + state.shrunk[expert] - state.unit[expert]
-            state.strain[expert] += over(more, layer.pace[at], threshold) - state.height[at]
+        at = gpu[slot]
+        if height[at] > 0.0:
+            less = total[at] + grown[expert] - unit[expert]
+            relief[expert] += height[at] - over(less, pace[at], threshold)
+        if counts[expert] > 1:
+            more = total[at] + shrunk[expert] - unit[expert]
+            strain[expert] += over(more, pace[at], threshold) - height[at]
 
 
 @jit
@@ -363,32 +392,41 @@ def best_transfer(layer: Layer, state: State, hot: int, threshold: float) -> flo
     the best so far is computed in full.
     """
     weigh_counts(layer, state, threshold)
+    height, relief, strain, grown, shrunk = state.height, state.relief, state.strain, state.grown, state.shrunk
+    total, unit, counts, held = state.total, state.unit, state.counts, state.held
+    gpu, pace, fewest, empty = layer.gpu, layer.pace, layer.least, layer.empty
+    on, distinct, most = state.on, layer.distinct, layer.most
+    ruled = layer.rule.shape[0] > 0 or layer.spread > 1
     least = least_gain(threshold)
     best = least
     for first in range(layer.start[hot], layer.start[hot + 1]):
-        inside = state.held[first]
+        inside = held[first]
         for turn in range(2):
             # turn 0: one more copy of `inside` elsewhere relieves the hot GPU; turn 1: it gives its slot away
-            if inside == layer.empty or (state.counts[inside] >= layer.most and turn == 0):
+            if inside == empty or (counts[inside] >= most and turn == 0):
                 continue
-            if turn == 1 and inside != layer.empty and state.counts[inside] <= layer.least[inside]:
+            if turn == 1 and inside != empty and counts[inside] <= fewest[inside]:
                 continue
-            for other in range(state.held.shape[0] if turn == 0 else state.counts.shape[0]):
+            for other in range(held.shape[0] if turn == 0 else counts.shape[0]):
                 slot = other if turn == 0 else first
                 to = inside if turn == 0 else other
-                out = state.held[slot]
-                home = layer.gpu[slot]
-                if (turn == 0 and home == hot) or (out != layer.empty and state.counts[out] <= layer.least[out]):
+                out = held[slot]
+                home = gpu[slot]
+                if (turn == 0 and home == hot) or (out != empty and counts[out] <= fewest[out]):
                     continue
-                now = state.total[home]
-                guess = state.height[home] + state.relief[to] - state.strain[out]
-                if state.strain[out] > 0.0:  # the strain counts this slot's own GPU, where nothing is left to strain
-                    more = now + state.shrunk[out] - state.unit[out]
-                    guess += over(more, layer.pace[home], threshold) - state.height[home]
+                now = total[home]
+                guess = height[home] + relief[to] - strain[out]
+                if strain[out] > 0.0:  # the strain counts this slot's own GPU, where nothing is left to strain
+                    more = now + shrunk[out] - unit[out]
+                    guess += over(more, pace[home], threshold) - height[home]
                 if guess <= best:
                     continue
-                guess -= over(now - state.unit[out] + state.grown[to], layer.pace[home], threshold)
-                if guess <= best or not may_change(layer, state, slot, to):
+                guess -= over(now - unit[out] + grown[to], pace[home], threshold)
+                if guess <= best or out == to:
+                    continue
+                if to != empty and (counts[to] >= most or (distinct and on[to, home] > 0)):
+                    continue  # as in `best_swap`
+                if ruled and not may_change(layer, state, slot, to):
                     continue
                 gain = transfer_gain(layer, state, slot, to, threshold)
                 if gain > best:
@@ -458,10 +496,9 @@ def kick(layer: Layer, state: State, threshold: float, rng: Ints) -> None:
                 return
 
 
-def remember(top: float, goal: float, step: float = FIRST_STEP) -> Floats:
-    """The memory vector of a search that begins at an incumbent of cost `top`, its threshold a `step` below."""
-    threshold = max(goal, top * (1.0 - step))
-    return np.array([top, threshold, np.inf, 0.0, step, 0.0])
+def remember(step: float = FIRST_STEP) -> Floats:
+    """The memory vector of a search yet to begin; its threshold will lie a `step` below the cost of its start."""
+    return np.array([np.inf, np.inf, np.inf, 0.0, step, 0.0])
 
 
 @jit
@@ -499,6 +536,7 @@ def improve(
         np.zeros((num_experts, num_nodes) if layer.spread > 1 else (0, 0), np.int64),
         np.zeros(num_experts if layer.spread > 1 else 0, np.int64),
         np.zeros(num_gpus, np.float64),
+        np.zeros(num_slots, np.float64),
         np.zeros(num_gpus, np.float64),
         np.zeros(num_gpus, np.float64),
         np.zeros(num_experts, np.float64),
@@ -510,10 +548,13 @@ def improve(
     )
     for slot in range(num_slots):
         add(layer, state, base[slot], slot)
-    weigh(layer, state)
+    top = weigh(layer, state)
+    if memory[BEST] == np.inf:
+        memory[BEST] = top
+        memory[THRESHOLD] = max(goal, top * (1.0 - memory[STEP]))
     done = 0
     while done < rounds and memory[BEST] > goal and memory[WORK] < work:
-        if memory[COST] < np.inf:  # not in the very first round, which only descends
+        if memory[COST] < np.inf:  # else there is only a descent to go on with
             kick(layer, state, memory[THRESHOLD], rng)
             if draw(rng, 3) == 0:
                 kick(layer, state, memory[THRESHOLD], rng)
@@ -526,7 +567,11 @@ def improve(
             memory[FAILS] = 0.0
             best[:] = state.held
             base[:] = state.held
+            reached = top <= memory[THRESHOLD] * (1.0 + EPSILON)
             memory[THRESHOLD] = max(goal, top * (1.0 - memory[STEP]))
+            if reached:  # not stuck: on to the next threshold without a kick
+                memory[COST] = np.inf
+                continue
         elif memory[WORK] >= work:  # out of work, perhaps in the middle of a descent
             base[:] = state.held
             memory[COST] = np.inf
@@ -549,3 +594,48 @@ def improve(
                 memory[THRESHOLD] = max(goal, memory[BEST] * (1.0 - memory[STEP]))
         memory[COST] = cost_at(layer, state, memory[THRESHOLD])
     return done
+
+
+@jit
+def improve_layers(
+    layer: Layer,
+    loads: Floats,
+    floor: Floats,
+    held: Ints,
+    goal: Floats,
+    rounds: int,
+    work: float,
+    memory: Floats,
+    rng: Ints,
+    done: Ints,
+) -> None:
+    """`improve` one layer after another on the same GPUs, each from its row of `held`, where its incumbent is left.
+
+    Parameters
+    ----------
+    layer
+        What all have in common: its own loads and floor are not looked at.
+    loads, floor, held, goal
+        (L, E), (L,), (L, S) and (L,): what each layer has of its own.
+    rounds, work
+        For each layer.
+    memory, rng, done
+        (L, 6), (L, 1) and (L,): vectors as for `improve`, and the rounds done.
+    """
+    for row in range(held.shape[0]):
+        own = Layer(
+            loads[row],
+            floor[row],
+            layer.gpu,
+            layer.start,
+            layer.pace,
+            layer.rule,
+            layer.distinct,
+            layer.most,
+            layer.empty,
+            layer.base,
+            layer.least,
+            layer.home,
+            layer.spread,
+        )
+        done[row] = improve(own, held[row].copy(), held[row], goal[row], rounds, work, memory[row], rng[row])

@@ -48,11 +48,24 @@ def load_search() -> None:
         1,
     )
     held = np.array([0, 1, 0, 2], dtype=np.int64)
-    one, order = np.ones((1, 3), dtype=np.int64), np.arange(3)[None, :]
+    one, order = np.ones((1, 3), dtype=np.int64), np.arange(3)[None, :].copy()
     room, equal = np.array([2, 2]), np.zeros(0)
     largest(loads[None, :], order, one, room, equal, True, np.full((1, 4), -1, dtype=np.int32))
     rng = np.array([7], dtype=np.int64)
-    packing.improve(layer, held, held.copy(), 0.0, 2, 1e3, packing.remember(2.5, 0.0), rng)
+    packing.improve(layer, held, held.copy(), 0.0, 2, 1e3, packing.remember(), rng)
+    rows, each = held[None, :].copy(), np.zeros(1)
+    packing.improve_layers(
+        layer,
+        loads[None, :],
+        each,
+        rows,
+        each,
+        2,
+        1e3,
+        packing.remember()[None, :],
+        rng[None, :],
+        np.zeros(1, np.int64),
+    )
     ones = np.ones(3, dtype=np.int64)
     counts = np.array([2, 1, 1], dtype=np.int64)
     settle.settle(loads, 0.0, counts, counts.copy(), ones, 2, 2, 2, 0.0, 2, settle.forget(), rng)

@@ -178,7 +178,8 @@ class Derived:
         speed = self.total_speed
         fits = max(int(whole.max()), floor) * self.num_experts < 2**62
         weights = np.maximum(whole if fits else whole.astype(object), floor)
-        ideals = [Fraction(int(total), denominator) / speed for total in weights.sum(axis=1)]
+        over, under = speed.denominator, denominator * speed.numerator
+        ideals = [Fraction(total * over, under) for total in weights.sum(axis=1).tolist()]
         if self.exact_base is not None:
             carriers = sum(count > 0 for count in self.slots)
             ideals = [even + each * carriers / speed for even, each in zip(ideals, self.exact_base, strict=True)]

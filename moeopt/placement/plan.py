@@ -58,11 +58,16 @@ class Placement:
         return cls(copy, frozen)
 
     def replicas(self, num_experts: int) -> NDArray[np.int64]:
-        """(L, E) copies of each expert."""
-        num_layers = len(self.slot_expert)
-        keys = self.slot_expert + np.arange(num_layers)[:, None] * num_experts
-        filled = keys[self.slot_expert >= 0]
-        return np.bincount(filled, minlength=num_layers * num_experts).reshape(num_layers, num_experts)
+        """(L, E) copies of each expert; read-only, counted once."""
+        known: NDArray[np.int64] | None = self.__dict__.get("_replicas")
+        if known is None or known.shape[1] != num_experts:
+            num_layers = len(self.slot_expert)
+            keys = self.slot_expert + np.arange(num_layers)[:, None] * num_experts
+            filled = keys[self.slot_expert >= 0]
+            known = np.bincount(filled, minlength=num_layers * num_experts).reshape(num_layers, num_experts)
+            known.flags.writeable = False
+            object.__setattr__(self, "_replicas", known)
+        return known
 
 
 def _lengths(rows: Any) -> str:

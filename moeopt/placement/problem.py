@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from moeopt.kernels.fractions import total
+from moeopt.kernels.fractions import shortfall, total
 from moeopt.placement import bounds, conflicts, damage, engine_rule, per_step, seconds, verify
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.instance import PlacementInstance
@@ -115,7 +115,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
                 "ideal": float(ideal),
                 "imbalance": ratio,
                 "lower_bound": float(floor.value),
-                "gap": float((top - floor.value) / top) if top else 0.0,  # exact: tiny loads round to equal doubles
+                "gap": shortfall(floor.value, top),  # exact: tiny loads round to equal doubles
             }
             for layer, row, counts, top, ideal, ratio, floor in zip(
                 instance.layers,

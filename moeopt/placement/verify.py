@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import InstanceError, PlanError, Violation
-from moeopt.kernels.fractions import total
+from moeopt.kernels.fractions import quotient, total
 from moeopt.kernels.loads import gpu_loads
 from moeopt.placement import engine_rule
 from moeopt.placement.combined import combine, ratio, tail_of
@@ -22,6 +22,8 @@ from moeopt.placement.moves import move_faults
 from moeopt.placement.plan import EMPTY, Placement
 
 MAX_FAULTS = 200
+FITTING = 40
+"""Every common multiple of numbers up to this one fits into int64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +55,7 @@ class Evaluation:
     @cached_property
     def imbalance(self) -> tuple[float, ...]:
         """L values of max / ideal, 1.0 for an idle layer."""
-        return tuple(
-            (top.numerator * even.denominator) / (top.denominator * even.numerator) if even else 1.0
-            for top, even in zip(self.max_load, self.ideal, strict=True)
-        )
+        return tuple(quotient(top, even) if even else 1.0 for top, even in zip(self.max_load, self.ideal, strict=True))
 
     @property
     def imbalance_mean(self) -> float:
@@ -131,7 +130,7 @@ def _evaluate_even(instance: PlacementInstance, plan: Placement) -> Evaluation:
     """Pieces over one denominator per layer: whole numbers throughout, int64 where they are sure to fit."""
     loads, floor, denominator = instance.exact_loads
     replicas = plan.replicas(instance.num_experts)
-    common = [math.lcm(*set(row)) for row in replicas.tolist()]
+    common = _common_multiples(replicas)
     biggest = max(int(loads.max()), floor) * max(common) * instance.num_slots
     kind = np.int64 if biggest < 2**62 else object
     loads = loads.astype(kind)
@@ -143,6 +142,14 @@ def _evaluate_even(instance: PlacementInstance, plan: Placement) -> Evaluation:
         pieces = np.maximum(pieces, floor * scale)
     totals = gpu_loads(pieces, plan.slot_expert, instance.slot_start)
     return _judge_totals(instance, *_with_base(instance, totals, [scale * denominator for scale in common]))
+
+
+def _common_multiples(replicas: NDArray[np.int64]) -> list[int]:
+    """Per layer the least common multiple of its counts, of any size."""
+    if int(replicas.max()) <= FITTING:
+        fitting: list[int] = np.lcm.reduce(replicas, axis=1).tolist()
+        return fitting
+    return [math.lcm(*set(row)) for row in replicas.tolist()]
 
 
 def _with_base(
@@ -240,7 +247,7 @@ def faults(instance: PlacementInstance, plan: Placement) -> list[str]:
         return _shape_faults(instance, slots)
     found: list[str] = []
     lowest = EMPTY if instance.fill == "at_most" else 0
-    for row, slot in np.argwhere((slots < lowest) | (slots >= instance.num_experts))[:MAX_FAULTS]:
+    for row, slot in _places((slots < lowest) | (slots >= instance.num_experts)):
         expert = int(slots[row, slot])
         where = f"layer {instance.layers[row]}: slot {slot} (GPU {instance.gpu_of_slot[slot]})"
         if expert == EMPTY:
@@ -249,7 +256,7 @@ def faults(instance: PlacementInstance, plan: Placement) -> list[str]:
             found.append(f"{where} holds expert {expert}, ids run from 0 to {instance.num_experts - 1}")
     if found:
         return found
-    for row, expert in np.argwhere(plan.replicas(instance.num_experts) == 0)[:MAX_FAULTS]:
+    for row, expert in _places(plan.replicas(instance.num_experts) == 0):
         found.append(f"layer {instance.layers[row]}: expert {expert} has no replica")
     if instance.distinct:
         found.extend(_doubles(instance, slots))
@@ -267,6 +274,12 @@ def faults(instance: PlacementInstance, plan: Placement) -> list[str]:
     return found
 
 
+def _places(wrong: NDArray[np.bool_]) -> list[list[int]]:
+    """(row, column) of the first that are true; a table without any is the rule, and soon seen."""
+    found: list[list[int]] = np.argwhere(wrong)[:MAX_FAULTS].tolist() if wrong.any() else []
+    return found
+
+
 def _shape_faults(instance: PlacementInstance, slots: NDArray[np.int32]) -> list[str]:
     found = []
     if len(slots) != instance.num_layers:
@@ -280,8 +293,11 @@ def _shape_faults(instance: PlacementInstance, slots: NDArray[np.int32]) -> list
 def _doubles(instance: PlacementInstance, slots: NDArray[np.int32]) -> list[str]:
     keys = instance.gpu_of_slot * (instance.num_experts + 1) + slots + 1
     ordered = np.sort(keys, axis=1)
-    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] % (instance.num_experts + 1) != 0)
-    pairs = Counter((int(row), int(ordered[row, place])) for row, place in np.argwhere(twice)[:MAX_FAULTS])
+    twice = ordered[:, 1:] == ordered[:, :-1]
+    if not twice.any():
+        return []
+    twice &= ordered[:, 1:] % (instance.num_experts + 1) != 0
+    pairs = Counter((row, int(ordered[row, place])) for row, place in _places(twice))
     found = []
     for (row, key), more in pairs.items():
         gpu, expert = divmod(key, instance.num_experts + 1)

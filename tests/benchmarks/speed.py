@@ -69,15 +69,16 @@ def numpy_rule(loads: NDArray[np.float64], num_slots: int, num_gpus: int) -> NDA
     return out
 
 
-def median_s(call: Callable[[], object], repeats: int) -> float:
-    """Median seconds of warm calls."""
-    call()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
+def medians_s(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median seconds of warm calls, in turns: a machine that is slow for a while is slow for all of them."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(repeats + 1):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            call()
+            if turn:
+                times[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(taken) for name, taken in times.items()}
 
 
 def solve(loads: NDArray[np.generic], method: str) -> object:
@@ -87,15 +88,17 @@ def solve(loads: NDArray[np.generic], method: str) -> object:
 
 def verdicts(repeats: int = 7) -> list[Verdict]:
     """Ratios to the peer, and first calls within their deadlines."""
-    ratios: dict[str, list[float]] = {"auto": [], "eplb": [], "lpt": []}
+    methods = ("auto", "eplb", "lpt")
+    ratios: dict[str, list[float]] = {method: [] for method in methods}
     for kind in ("zipf", "lognormal"):
         loads = generate(kind, layers=58, experts=256, top_k=8, tokens=65536, seed=0).loads
-        peer = median_s(partial(numpy_rule, loads.astype(np.float64), SLOTS, GPUS), repeats)
-        say(f"{kind} public rule, plain NumPy: {1e3 * peer:.1f} ms")
-        for method, known in ratios.items():
-            ours = median_s(partial(solve, loads, method), repeats)
-            known.append(ours / peer)
-            say(f"{kind} {method}: {1e3 * ours:.1f} ms, ratio {ours / peer:.2f}")
+        calls: dict[str, Callable[[], object]] = {method: partial(solve, loads, method) for method in methods}
+        calls["peer"] = partial(numpy_rule, loads.astype(np.float64), SLOTS, GPUS)
+        taken = medians_s(calls, repeats)
+        say(f"{kind} public rule, plain NumPy: {1e3 * taken['peer']:.1f} ms")
+        for method in methods:
+            ratios[method].append(taken[method] / taken["peer"])
+            say(f"{kind} {method}: {1e3 * taken[method]:.1f} ms, ratio {ratios[method][-1]:.2f}")
     found = []
     for method, most in (("auto", 1.0), ("lpt", 0.25)):
         worst = max(ratios[method])

@@ -49,6 +49,25 @@ def test_deepening_is_legal_honest_and_never_worse_than_the_start() -> None:
         assert found.cost == pytest.approx(part.cost(found.held), rel=1e-9)
 
 
+def test_layers_searched_in_one_call_get_the_plans_they_get_alone() -> None:
+    rng = np.random.default_rng(4)
+    loads, floors = rng.random((5, 12)), rng.choice([0.0, 0.05], 5)
+    starts = np.array([rng.permutation(np.append(np.arange(12), [0, 4, 5])) for _ in range(5)])
+    alone, part = [], None
+    for row in range(5):
+        part = deep.Part(
+            loads[row], float(floors[row]), (5, 5, 5), (1.0, 1.0, 1.0), np.zeros((0, 0), np.int8), False, False
+        )
+        alone.append(deep.deepen(part, starts[row], 2.0, row, rounds=25, deadline=Deadline(None), step=2e-3))
+    assert part is not None
+    together = deep.deepen_layers(
+        part, loads, floors, starts, np.full(5, 2.0), list(range(5)), rounds=25, work=deep.WORK, step=2e-3
+    )
+    for one, other in zip(alone, together, strict=True):
+        assert one.held.tolist() == other.held.tolist()
+        assert (one.cost, one.rounds) == (other.cost, other.rounds)
+
+
 def test_cutting_a_search_into_several_calls_changes_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(3)
     for seed in range(30):
@@ -111,7 +130,7 @@ def test_interpreted_throughout_takes_the_same_steps_as_compiled() -> None:
         base = np.concatenate([np.arange(12), [0, 4, 5, 1]]).astype(np.int64)[
             [0, 1, 2, 12, 3, 4, 5, 13, 6, 7, 8, 14, 9, 10, 11, 15]
         ]
-        best, memory = base.copy(), packing.remember(1e9, 0.0)
+        best, memory = base.copy(), packing.remember()
         seed = np.array([11], dtype=np.int64)
         done = run(layer, base, best, 0.0, 20, 1e6, memory, seed)
         outcomes.append((done, base.tolist(), best.tolist(), memory.tobytes(), seed.tolist()))

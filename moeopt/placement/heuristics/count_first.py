@@ -48,14 +48,21 @@ def number_of(part: Part, counts: NDArray[np.int64]) -> float:
     >>> number_of(part, np.array([2, 1, 1]))
     5.0
     """
-    slots, num_gpus = part.slots[0], len(part.slots)
-    size = np.maximum(part.loads / counts, part.floor)
-    pieces = np.sort(np.repeat(size, counts))[::-1]
-    heavy = pieces[:num_gpus]
-    light = pieces[num_gpus:][::-1].reshape(num_gpus, slots - 1).sum(axis=1)
-    if slots == 2:
-        return float((heavy + light).max()) / part.speed[0]
-    return float((np.cumsum(heavy + light) / np.arange(1, num_gpus + 1)).max()) / part.speed[0]
+    pieces = np.repeat(np.maximum(part.loads / counts, part.floor), counts)
+    return float(numbers_of(pieces[None, :], len(part.slots))[0]) / part.speed[0]
+
+
+def numbers_of(pieces: NDArray[np.float64], num_gpus: int) -> NDArray[np.float64]:
+    """(L,) the same for the pieces (L, S) of many layers on equal GPUs of speed 1."""
+    num_layers, num_slots = pieces.shape
+    rising = np.sort(pieces, axis=1)
+    heavy = rising[:, : -num_gpus - 1 : -1]
+    light = rising[:, : num_slots - num_gpus].reshape(num_layers, num_gpus, -1).sum(axis=2)
+    together: NDArray[np.float64] = heavy + light
+    if num_slots > 2 * num_gpus:
+        together = np.cumsum(together, axis=1) / np.arange(1, num_gpus + 1)
+    top: NDArray[np.float64] = together.max(axis=1)
+    return top
 
 
 def count_first(

@@ -147,8 +147,7 @@ def deepen(
     layer = part.layer()
     base = np.where(start < 0, layer.empty, start).astype(np.int64)
     best = base.copy()
-    memory = packing.remember(part.cost(start), goal, step)
-    rng = np.array([1 + (seed * 2654435761 + 12345) % 2147483645], dtype=np.int64)
+    memory, rng = packing.remember(step), _generator(seed)
     chunk = CHUNK_COMPILED if by.compiled else CHUNK_INTERPRETED
     rounds = ROUNDS if rounds is None else rounds
     done = 0
@@ -165,4 +164,36 @@ def deepen(
             until = min(work, memory[packing.WORK] + slice_)
         done += by.improve(layer, base, best, goal, todo, until, memory, rng)
     held = np.where(best == layer.empty, -1, best) if layer.empty >= 0 else best
-    return Found(held, float(memory[packing.BEST]), done, out_of_time)
+    cost = float(memory[packing.BEST])
+    return Found(held, cost if cost < np.inf else part.cost(start), done, out_of_time)
+
+
+def deepen_layers(
+    part: Part,
+    loads: NDArray[np.float64],
+    floors: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    goals: NDArray[np.float64],
+    seeds: list[int],
+    *,
+    rounds: int,
+    work: float,
+    step: float,
+) -> list[Found]:
+    """`deepen` of many layers in one call of the compiled kernel, to the same plans.
+
+    ``loads`` (R, E), ``floors``, ``goals`` (R,) and ``starts`` (R, S) are what each layer has of its own, scaled;
+    everything else is as in `part`, which has no empty slots.
+    """
+    held = np.array(starts, dtype=np.int64, order="C")
+    memory = np.tile(packing.remember(step), (len(held), 1))
+    rng = np.array([_generator(seed) for seed in seeds])
+    done = np.zeros(len(held), dtype=np.int64)
+    packing.improve_layers(part.layer(), loads, floors, held, goals, rounds, work, memory, rng, done)
+    tops = memory[:, packing.BEST].tolist()
+    return [Found(*found, False) for found in zip(held, tops, done.tolist(), strict=True)]
+
+
+def _generator(seed: int) -> NDArray[np.int64]:
+    """State of the kernel's random numbers."""
+    return np.array([1 + (seed * 2654435761 + 12345) % 2147483645], dtype=np.int64)

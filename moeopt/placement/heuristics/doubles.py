@@ -8,6 +8,14 @@ from numpy.typing import NDArray
 from moeopt.placement.instance import PlacementInstance
 
 
+def doubled_rows(instance: PlacementInstance, slot_expert: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Layers in which a GPU holds an expert twice and may not."""
+    if not instance.distinct:
+        return np.zeros(0, dtype=np.int64)
+    keys = np.sort(instance.gpu_of_slot * instance.num_experts + slot_expert, axis=1)
+    return np.flatnonzero((keys[:, 1:] == keys[:, :-1]).any(axis=1))
+
+
 def replace_doubles(
     instance: PlacementInstance, slot_expert: NDArray[np.integer]
 ) -> tuple[NDArray[np.int32], list[str]]:
@@ -23,11 +31,7 @@ def replace_doubles(
         (L, S) the repaired plan, and notes on what was done.
     """
     out = np.array(slot_expert, dtype=np.int32)
-    if not instance.distinct:
-        return out, []
-    gpu = instance.gpu_of_slot
-    keys = np.sort(gpu * instance.num_experts + out, axis=1)
-    bad = np.flatnonzero((keys[:, 1:] == keys[:, :-1]).any(axis=1))
+    bad = doubled_rows(instance, out)
     replaced = 0
     for row in bad:
         replaced += _repair(instance, out[row], int(row))

@@ -35,17 +35,20 @@ def _finish(instance: PlacementInstance, slot_expert: NDArray[np.int32]) -> Outc
     return Outcome(Placement.of(fixed), notes=[*instance.notes, *notes])
 
 
-def balanced(instance: PlacementInstance, *, avoid_doubles: bool) -> NDArray[np.int32]:
-    """(L, S) the rule, node by node where groups are kept."""
+def balanced(
+    instance: PlacementInstance, *, avoid_doubles: bool, rows: NDArray[np.int64] | None = None
+) -> NDArray[np.int32]:
+    """(L, S) the rule, node by node where groups are kept; with `rows` of these layers alone."""
+    rows = np.arange(instance.num_layers) if rows is None else rows
     if not instance.hierarchical:
-        counts = instance.greedy_counts
-        return pack(instance.weights / counts, counts, instance.slots, instance.speed, distinct=avoid_doubles)
-    out = np.empty((instance.num_layers, instance.num_slots), dtype=np.int32)
-    rows = np.arange(instance.num_layers)[:, None]
-    for node, experts in zip(instance.node_ids, deal_groups(instance), strict=True):
+        counts = instance.greedy_counts[rows]
+        return pack(instance.weights[rows] / counts, counts, instance.slots, instance.speed, distinct=avoid_doubles)
+    out = np.empty((len(rows), instance.num_slots), dtype=np.int32)
+    for node, members in zip(instance.node_ids, deal_groups(instance), strict=True):
+        experts = members[rows]
         gpus = gpus_of_node(instance, node)
         slots, speed = [instance.slots[gpu] for gpu in gpus], [instance.speed[gpu] for gpu in gpus]
-        weights = instance.weights[rows, experts]
+        weights = instance.weights[rows[:, None], experts]
         most = sum(count > 0 for count in slots) if instance.distinct else None
         counts = greedy_counts(weights, sum(slots), most)
         inside = pack(weights / counts, counts, slots, speed, distinct=avoid_doubles)

@@ -26,14 +26,12 @@ def part_of(
 ) -> Part:
     """The search for some experts on some GPUs in one layer; `rule` spares to compute `rules_of` again."""
     scale = scale_of(instance, row)
-    per_replica = instance.floor_rule == "per_replica"
-    loads = instance.loads[row].astype(np.float64) if per_replica else instance.weights[row]
     rule = rules_of(instance) if rule is None else rule
     constant = () if instance.base is None else tuple((instance.base[row][gpus] / scale).tolist())
     several = "min_replicas" in instance.extras
     return Part(
-        loads[experts] / scale,
-        float(instance.floor) / scale if per_replica else 0.0,
+        costs_of(instance)[row, experts] / scale,
+        floor_of(instance) / scale,
         tuple(instance.slots[gpu] for gpu in gpus),
         tuple(instance.speed[gpu] for gpu in gpus),
         rule[np.ix_(experts, np.array(gpus))] if rule.size else rule,
@@ -44,6 +42,16 @@ def part_of(
         tuple(instance.node[gpu] for gpu in gpus) if instance.survive_nodes else (),
         instance.survive_nodes + 1,
     )
+
+
+def costs_of(instance: PlacementInstance) -> NDArray[np.float64]:
+    """(L, E) what is divided over replicas: loads that are raised to the floor first, or each replica is."""
+    return instance.loads.astype(np.float64) if instance.floor_rule == "per_replica" else instance.weights
+
+
+def floor_of(instance: PlacementInstance) -> float:
+    """What a replica costs at least, tokens."""
+    return float(instance.floor) if instance.floor_rule == "per_replica" else 0.0
 
 
 def rules_of(instance: PlacementInstance) -> NDArray[np.int8]:

@@ -26,6 +26,7 @@ from moeopt.placement.heuristics.deep import ROUNDS, Engine, Found, Part, deepen
 from moeopt.placement.heuristics.free import with_rival
 from moeopt.placement.heuristics.parts import part_of, rules_of, scale_of
 from moeopt.placement.heuristics.starts import starts
+from moeopt.placement.heuristics.together import common_part, first_searches
 from moeopt.placement.heuristics.windowed import search_windows
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
@@ -101,6 +102,7 @@ class _Run:
     share: Deadline = field(init=False)
     engine: Engine = field(init=False)
     begun: bool = False
+    begun_with: dict[int, tuple[NDArray[np.int64], Found]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         gap = self.context.limits.gap
@@ -142,6 +144,7 @@ class _Run:
                 "is searched, and the bound is that of a placement without groups"
             )
         order = self._worst_first() if deadline.limited else list(range(self.instance.num_layers))
+        self._together()
         for done, row in enumerate(order):
             if deadline.passed():
                 self.stop = Stop.TIME
@@ -164,16 +167,37 @@ class _Run:
             return
         every = np.arange(self.instance.num_experts)
         part = part_of(self.instance, row, every, list(range(self.instance.num_gpus)), self.rule)
-        if self._held_up(part, row):
+        if row not in self.begun_with and self._held_up(part, row):
             self.bounds[row] = lower.tighten(self.instance, self.bounds[row], row, float(self.cost[row]), self.gap)
             if self._certified(row):
                 return
-        found = self._deepen(part, self.held[row], self._goal(row), row)
+        goal = self._goal(row)
+        if row in self.begun_with:
+            start, first = self.begun_with[row]
+            found = self._descend(part, first, start, goal, row, part.work, searched=1)
+        else:
+            found = self._deepen(part, self.held[row], goal, row)
         if found.cost * self.scale[row] < self.cost[row]:
             self.held[row], self.cost[row] = found.held, found.cost * self.scale[row]
             self._incumbent()
-        if found.cost > self._goal(row) and self.stop is not Stop.TIME:
+        if found.cost > goal and self.stop is not Stop.TIME:
             self.stop = Stop.TIME if found.out_of_time else Stop.ITERATIONS
+
+    def _together(self) -> None:
+        """The first short search of every layer that is to have one."""
+        part = None if self.context.deadline.limited else common_part(self.instance)
+        if part is None:
+            return
+        goal = {row: self._goal(row) for row in range(self.instance.num_layers) if not self._certified(row)}
+        rounds, work, step = self._rounds() // 10, part.work * FIRST, _first_step(part)
+        search = first_searches(self.instance, part, self.held, goal, self._seed, rounds=rounds, work=work, step=step)
+        for some in search:
+            for row, found in some.items():
+                self.begun_with[row] = (self.held[row].copy(), found)
+                self.rounds += found.rounds
+                if found.cost * self.scale[row] < self.cost[row]:
+                    self.held[row], self.cost[row] = found.held, found.cost * self.scale[row]
+            self._incumbent()
 
     def _held_up(self, part: Part, row: int) -> bool:
         """Whether the counts of the incumbent keep it from the goal, or few slots may: then the bound can be low."""
@@ -260,19 +284,28 @@ class _Run:
         self.rounds += found.rounds
         return found
 
-    def _descend(self, part: Part, best: Found, start: NDArray[np.int64], goal: float, row: int, work: float) -> Found:
+    def _descend(
+        self,
+        part: Part,
+        best: Found,
+        start: NDArray[np.int64],
+        goal: float,
+        row: int,
+        work: float,
+        searched: int = 0,
+    ) -> Found:
         """The better of the best so far and a deep search: some short ones from a start, then a long one from the best.
 
         A search finds what it is after within few rounds or gets caught for long: other kicks from the start help.
+        The first `searched` ones have been made.
         """
-        limit = self.context.limits.iterations
-        left = ROUNDS if limit is None else limit
-        for attempt in range(SHORT + 1):
+        left = self._rounds()
+        for attempt in range(searched, SHORT + 1):
             if best.cost <= goal or best.out_of_time:
                 break
             last = attempt == SHORT
             first = attempt == 0 and part.slots[0] > 4
-            step = NARROW_STEP if first and len(part.slots) <= 64 else FIRST_STEP
+            step = _first_step(part) if first else FIRST_STEP
             share = FIRST if first else 1 - SHORT / 10 if last else 0.1
             todo = (left - best.rounds) if last else left // 10
             found = deepen(
@@ -287,6 +320,11 @@ class _Run:
             better = found if found.cost <= best.cost else best
             best = replace(better, rounds=best.rounds + found.rounds, out_of_time=found.out_of_time)
         return best
+
+    def _rounds(self) -> int:
+        """Rounds of the deep search of a layer."""
+        limit = self.context.limits.iterations
+        return ROUNDS if limit is None else limit
 
     def _seed(self, row: int) -> int:
         return self.context.seed * 1_000_003 + row
@@ -337,3 +375,8 @@ class _Run:
             self.bounds or None,
             self.notes,
         )
+
+
+def _first_step(part: Part) -> float:
+    """How far below a start the first search of it puts its threshold."""
+    return NARROW_STEP if part.slots[0] > 4 and len(part.slots) <= 64 else FIRST_STEP

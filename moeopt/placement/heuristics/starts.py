@@ -10,7 +10,7 @@ from moeopt.limits import Deadline
 from moeopt.placement.feasible import fill
 from moeopt.placement.heuristics import eplb, fold
 from moeopt.placement.heuristics.deep import Part
-from moeopt.placement.heuristics.doubles import replace_doubles
+from moeopt.placement.heuristics.doubles import doubled_rows, replace_doubles
 from moeopt.placement.heuristics.parts import deal_of, part_of
 from moeopt.placement.heuristics.ruled import packed
 from moeopt.placement.instance import PlacementInstance
@@ -26,10 +26,14 @@ def starts(instance: PlacementInstance, deadline: Deadline) -> list[NDArray[np.i
     """(L, S) plans that keep every rule, at least one; more while there is time."""
     if ruled(instance):
         return [_within_rules(instance, deadline)]
-    found = [_repaired(instance, eplb.balanced(instance, avoid_doubles=False))]
+    rule = eplb.balanced(instance, avoid_doubles=False)
+    found = [_repaired(instance, rule)]
     in_time = not deadline.passed()
-    if instance.distinct and in_time:
-        found.append(_repaired(instance, eplb.balanced(instance, avoid_doubles=True)))
+    doubled = doubled_rows(instance, rule)
+    if len(doubled) and in_time:  # elsewhere there is nothing to avoid
+        avoiding = rule.copy()
+        avoiding[doubled] = eplb.balanced(instance, avoid_doubles=True, rows=doubled)
+        found.append(_repaired(instance, avoiding))
     if instance.fill == "at_most" and not instance.hierarchical and in_time:
         ones = np.ones(instance.weights.shape, dtype=np.int64)
         alone = pack(instance.weights, ones, instance.slots, instance.speed, distinct=False)
