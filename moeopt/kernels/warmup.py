@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moeopt.kernels import dispatch, enumerate, moving, packing, settle, windows
+from moeopt.kernels import dispatch, enumerate, moving, packing, pricing, settle, windows
 from moeopt.kernels._jit import KERNELS, has_numba
 from moeopt.kernels.largest import largest
 
@@ -66,6 +66,9 @@ def load_search() -> None:
         rng[None, :],
         np.zeros(1, np.int64),
     )
+    pricing.crowded(loads, 2, 2, 3.0)
+    some = np.arange(3.0)
+    pricing.lonely(loads, 2, 2, 3.0, some, some, some)
     ones = np.ones(3, dtype=np.int64)
     counts = np.array([2, 1, 1], dtype=np.int64)
     settle.settle(loads, 0.0, counts, counts.copy(), ones, 2, 2, 2, 0.0, 2, settle.forget(), rng)

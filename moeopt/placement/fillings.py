@@ -169,7 +169,8 @@ class Table:
         """The pieces not larger than `top`, tokens; ``None`` when there must be more of them than slots."""
         most = np.full(len(layer.loads), layer.most, dtype=np.int64)
         unit = top * layer.denominator
-        least = [max(-(-load * unit.denominator // unit.numerator), 1) for load in layer.loads]
+        bottom, over = unit.numerator, unit.denominator
+        least = [max(-(-load * over // bottom), 1) for load in layer.loads]
         for expert, (low, high) in ranges.items():
             least[expert], most[expert] = max(least[expert], low), min(layer.most, high)
         num_slots = sum(kind.count * kind.slots for kind in layer.kinds)
@@ -179,8 +180,9 @@ class Table:
         width = min(spare, layer.most - 1) + 1
         counts = np.array(least, dtype=np.int64)[:, None] + np.arange(width)[None, :]
         # floor(floor(w FULL / top) / r) = floor(w FULL / (top r)), so sizes need no large numbers from here on
-        whole = np.array([load * FULL * unit.denominator // unit.numerator for load in layer.loads], dtype=np.int64)
-        floor = layer.floor * FULL * unit.denominator // unit.numerator
+        over *= FULL
+        whole = np.array([load * over // bottom for load in layer.loads], dtype=np.int64)
+        floor = layer.floor * over // bottom
         return cls(counts, np.maximum(whole[:, None] // counts, floor), counts <= most[:, None], spare)
 
 

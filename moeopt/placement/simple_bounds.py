@@ -74,9 +74,13 @@ def largest(instance: PlacementInstance, row: int) -> Fraction:
     per_replica = instance.floor_rule == "per_replica"
     loads = [int(a) if per_replica else max(int(a), floor) for a in whole[row].tolist()]
     most = most_replicas(instance)
-    guess = instance.loads[row] if per_replica else instance.weights[row]
-    counts = greedy_counts(guess[None, :].astype(np.float64), instance.num_slots, most)[0].tolist()
-    top = max(map(Fraction, loads, counts))
+    if per_replica:
+        guess = instance.loads[row].astype(np.float64)
+        counts = greedy_counts(guess[None, :], instance.num_slots, most)[0]
+    else:
+        guess, counts = instance.weights[row], instance.greedy_counts[row]
+    near = np.flatnonzero(guess / counts >= (guess / counts).max() * (1 - 1e-12)).tolist()
+    top = max(Fraction(loads[expert], int(counts[expert])) for expert in near)
     if top > 0:  # a largest piece below `top` needs at least floor(load / top) + 1 replicas of each expert
         needed = [load * top.denominator // top.numerator + 1 for load in loads]
         if sum(needed) <= instance.num_slots and max(needed) <= most:  # rounding misled the greedy counts

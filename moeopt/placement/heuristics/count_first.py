@@ -8,6 +8,7 @@ packed largest first (two slots a GPU: heaviest with lightest, which attains the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +112,11 @@ def _packed(part: Part, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         held: NDArray[np.integer] = np.stack([pieces[:num_gpus], pieces[: num_gpus - 1 : -1]], axis=1).reshape(1, -1)
     else:
         held = pack(size[None, :], counts[None, :], part.slots, part.speed, distinct=part.distinct)
-    alone = PlacementInstance(part.loads[None, :], slots=list(part.slots), distinct=part.distinct)
-    fixed = replace_doubles(alone, held)[0]
+    fixed = replace_doubles(_alone(len(part.loads), part.slots, part.distinct), held, part.loads[None, :])[0]
     return np.array(fixed[0], dtype=np.int64)
+
+
+@lru_cache(maxsize=16)
+def _alone(num_experts: int, slots: tuple[int, ...], distinct: bool) -> PlacementInstance:
+    """GPUs and experts of a part, with no loads to speak of: built once for all layers."""
+    return PlacementInstance(np.ones((1, num_experts)), slots=list(slots), distinct=distinct)

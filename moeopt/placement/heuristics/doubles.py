@@ -17,13 +17,13 @@ def doubled_rows(instance: PlacementInstance, slot_expert: NDArray[np.integer]) 
 
 
 def replace_doubles(
-    instance: PlacementInstance, slot_expert: NDArray[np.integer]
+    instance: PlacementInstance, slot_expert: NDArray[np.integer], weights: NDArray[np.float64] | None = None
 ) -> tuple[NDArray[np.int32], list[str]]:
     """Repair every GPU that holds an expert twice, where the instance asks for distinct replicas.
 
     A doubled copy is swapped with a replica on another GPU (of the same node where groups are kept), the swap that
     raises the busiest GPU least; where no swap is legal it gives its slot to the heaviest expert the GPU lacks, which
-    changes the counts.
+    changes the counts. `weights` (L, E) stand in for those of the instance.
 
     Returns
     -------
@@ -34,7 +34,7 @@ def replace_doubles(
     bad = doubled_rows(instance, out)
     replaced = 0
     for row in bad:
-        replaced += _repair(instance, out[row], int(row))
+        replaced += _repair(instance, out[row], (instance.weights if weights is None else weights)[row])
     if not len(bad):
         return out, []
     notes = [f"second copies on a GPU were swapped away in {len(bad)} layers"]
@@ -43,12 +43,11 @@ def replace_doubles(
     return out, notes
 
 
-def _repair(instance: PlacementInstance, row: NDArray[np.int32], layer: int) -> int:
+def _repair(instance: PlacementInstance, row: NDArray[np.int32], loads: NDArray[np.float64]) -> int:
     replaced = 0
     gpu = instance.gpu_of_slot
     pace = 1.0 / np.array(instance.speed)
     node = np.array(instance.node)
-    loads = instance.weights[layer]
     keys = row.astype(np.int64) * instance.num_gpus + gpu
     held = np.bincount(keys, minlength=instance.num_experts * instance.num_gpus)
     held = held.reshape(instance.num_experts, instance.num_gpus)
