@@ -81,7 +81,7 @@ class _Run:
         self.tail = float(tail_of(self.instance))
         self.held = self.starts[0].copy()
         self.value = self._values(self.held)
-        self.bounds = lower.cheap(self.instance)
+        self.bounds = lower.cheap(self.instance, self.context.deadline)
         self._incumbent()
 
     def more_starts(self, whole: PlacementInstance) -> None:
