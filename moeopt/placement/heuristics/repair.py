@@ -70,8 +70,9 @@ class _Run:
         fewest = [patch.new_pairs for patch in patches]
         self._check_budget(fewest)
         if instance.max_moves is not None or instance.max_moves_per_layer is not None:
-            patches = self._spend(patches, fewest)
-        held = np.stack([patch.held for patch in patches])
+            held = np.stack(self._spend(patches, fewest))
+        else:
+            held = np.stack([patch.held for patch in patches])
         plan = Placement.of(held)
         report = describe(instance, held, self.before)
         if self.proved:
@@ -217,7 +218,7 @@ class _Run:
                 f"{instance.max_moves_per_layer}"
             )
 
-    def _spend(self, patches: list[Patch], fewest: list[int]) -> list[Patch]:
+    def _spend(self, patches: list[Patch], fewest: list[int]) -> list[Ints]:
         """Improve every layer as far as its budget goes, then share the budget of all by the knapsack."""
         instance = self.instance
         total = instance.max_moves
@@ -243,10 +244,7 @@ class _Run:
         limit = sum(map(max, moves)) if total is None else total
         chosen = choose(costs, moves, limit)
         assert chosen is not None  # the restored plans fit
-        return [
-            Patch(instance, layer, stages[layer][at], self.before[layer].known, self.allowed)
-            for layer, at in enumerate(chosen)
-        ]
+        return [stages[layer][at] for layer, at in enumerate(chosen)]
 
 
 def _lacking(patch: Patch) -> bool:

@@ -48,7 +48,10 @@ def replan(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
     """The best plan found within the budgets of moves, or without budgets a best plan that moves little."""
     run = _Run(instance, context)
     try:
+        begun_s = context.deadline.elapsed_s()
         run.prepare()
+        # to choose, to list the moves and to judge two plans takes about as long as to read the running one
+        context.deadline.keep_back(context.deadline.elapsed_s() - begun_s)
         run.work()
     except KeyboardInterrupt:
         if not run.ready:
@@ -86,7 +89,7 @@ class _Run:
     def prepare(self) -> None:
         """Bounds, and a legal plan of every layer that moves as little as can be."""
         instance = self.instance
-        self.bounds = lower.cheap(instance)
+        self.bounds = lower.cheap(instance, self.context.deadline)
         budgets = [most for most in (instance.max_moves, instance.max_moves_per_layer) if most is not None]
         most_moves = min([instance.num_slots, *budgets])
         for row in range(instance.num_layers):
@@ -199,7 +202,8 @@ class _Run:
         assert found.plan is not None
         for row, held in enumerate(found.plan.slot_expert.astype(np.int64)):
             if row not in self.exact:
-                late = context.deadline.passed()  # names for fewer moves are a luxury then
+                # names for fewer moves are a luxury then
+                late = context.deadline.passed() or not context.deadline.allows_import("scipy.optimize")
                 self._offer(row, held if late else relabelled(instance, held, row))
 
     def picks(self) -> list[int] | None:
