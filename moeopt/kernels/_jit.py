@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from moeopt.limits import Deadline
+from moeopt.result import MACHINE_NOTE
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,6 +25,21 @@ R = TypeVar("R")
 def has_numba() -> bool:
     """Whether the extra ``fast`` is there; ``MOEOPT_INTERPRET=1`` says no."""
     return os.environ.get("MOEOPT_INTERPRET") != "1" and importlib.util.find_spec("numba") is not None
+
+
+def interpreter_note(what: str, compiled: bool, room_s: float = 3.0) -> str | None:
+    """What a result says where `what`, such as "the re-planning", runs interpreted; ``None`` where it does not.
+
+    With `room_s` seconds more the compiled code could have been loaded.
+    """
+    if not has_numba():
+        return f"{MACHINE_NOTE}{what} is interpreted, some hundred times slower: pip install 'moeopt[fast]'"
+    if compiled:
+        return None
+    return (
+        f"the time limit leaves no room to load compiled code, so {what} ran interpreted, some hundred times slower: "
+        f"allow {room_s:g} s more, or solve in a process that has called moeopt.kernels.warmup()"
+    )
 
 
 KERNELS: list[Kernel[Any, Any]] = []

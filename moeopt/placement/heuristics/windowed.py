@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels import windows as kernel
-from moeopt.kernels._jit import has_numba
+from moeopt.kernels._jit import interpreter_note
 from moeopt.kernels.loads import gpu_loads
 from moeopt.kernels.warmup import load_windows
 from moeopt.limits import Deadline
@@ -29,7 +29,7 @@ from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.placement.window_bounds import alike
 from moeopt.registry import Context, Outcome
-from moeopt.result import MACHINE_NOTE, Stop
+from moeopt.result import Stop
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -157,19 +157,14 @@ class _Run:
     def _engine(self, deadline: Deadline) -> tuple[Callable[..., int], bool]:
         """Compiled code where this process has it or there is time to get it, else the same kernel interpreted."""
         improve = kernel.improve_windows
-        if not has_numba():
-            slow = "the search over windows is interpreted, some hundred times slower: pip install 'moeopt[fast]'"
-            self.notes.append(MACHINE_NOTE + slow)
-        elif improve.in_time(deadline):
-            if deadline.limited and not improve.ready():
-                load_windows()
-            return improve, True
-        else:
-            self.notes.append(
-                "the time limit leaves no room to load the compiled search over windows, so it ran interpreted, some "
-                "hundred times slower: allow 3 s more, or solve in a process that has called moeopt.kernels.warmup()"
-            )
-        return improve.plain(), False
+        compiled = improve.in_time(deadline)
+        note = interpreter_note("the search over windows", compiled)
+        self.notes.extend([note] if note else [])
+        if not compiled:
+            return improve.plain(), False
+        if deadline.limited and not improve.ready():
+            load_windows()
+        return improve, True
 
     def outcome(self) -> Outcome[Placement]:
         """The incumbents of all layers as one plan."""

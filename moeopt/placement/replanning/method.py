@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels import moving
-from moeopt.kernels._jit import has_numba
+from moeopt.kernels._jit import interpreter_note
 from moeopt.kernels.warmup import load_moving
 from moeopt.limits import Deadline
 from moeopt.placement import bounds as lower
@@ -26,7 +26,7 @@ from moeopt.placement.replanning.sweeps import LayerSearch, Pace
 from moeopt.placement.replanning.values import values
 from moeopt.placement.replanning.view import as_layer, scale_of
 from moeopt.registry import Context, Outcome
-from moeopt.result import MACHINE_NOTE, Stop
+from moeopt.result import Stop
 
 DEFAULT_GAP = 0.001
 STEPS_A_SLOT, FEWEST_STEPS, MOST_STEPS = 350, 4_000, 100_000
@@ -136,7 +136,8 @@ class _Run:
         rows = self._open()
         if rows and self.pace is None:
             self.pace = pace(deadline)
-            self._note_interpreter(self.pace)
+            note = interpreter_note("the re-planning", self.pace.compiled)
+            self.notes.extend([note] if note else [])
         for done, row in enumerate(rows):
             if deadline.passed():
                 self.stop = Stop.TIME
@@ -255,16 +256,6 @@ class _Run:
         if self.instance.move_cost > 0:
             return f"no move saves the {self.instance.move_cost:g} tokens it costs"
         return "no better plan was found within the budget"
-
-    def _note_interpreter(self, pace: Pace) -> None:
-        if not has_numba():
-            slow = "the re-planning is interpreted, some hundred times slower: pip install 'moeopt[fast]'"
-            self.notes.append(MACHINE_NOTE + slow)
-        elif not pace.compiled:
-            self.notes.append(
-                "the time limit leaves no room to load the compiled re-planning, so it ran interpreted, some hundred "
-                "times slower: allow 3 s more, or solve in a process that has called moeopt.kernels.warmup()"
-            )
 
 
 def pace(deadline: Deadline) -> Pace:
