@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from moeopt.percent import percent
 from moeopt.result import Result, Stop, relative_gap
 
 REASON_SHOWN = 100
@@ -108,6 +109,6 @@ class Comparison:
             f"{result.objective:,.6g}",
             f"{sum(ratios) / len(ratios):.4f}" if ratios else "-",
             f"{max(ratios):.4f}" if ratios else "-",
-            "-" if gap is None else f"{gap * 100:.3f} %",
+            "-" if gap is None else percent(gap),
             ", ".join(part for part in ("best" if row.method == self.best else "", row.said) if part),
         )

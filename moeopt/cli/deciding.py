@@ -10,6 +10,7 @@ import typer
 from moeopt.cli import units
 from moeopt.cli.rules import RUNNING
 from moeopt.errors import Violations
+from moeopt.percent import percent
 
 if TYPE_CHECKING:
     from moeopt.cli.say import Say
@@ -83,7 +84,7 @@ def move_lines(result: Result) -> list[tuple[str, str]]:
     if solution is None or "moves" not in solution:
         return []
     moves, slots = solution["moves"], sum(len(layer["slot_expert"]) for layer in solution["layers"])
-    text = f"{moves:,} of {slots:,} slots new ({100 * moves / slots:.2f} %)"
+    text = f"{moves:,} of {slots:,} slots new ({percent(moves / slots)})"
     if solution.get("moved_bytes"):
         text += f", {_size(solution['moved_bytes'])}"
     now = solution.get("imbalance_now")

@@ -170,17 +170,22 @@ def _beside_even(solution: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     even = solution.get("imbalance_even_mean")
     if even is None:
         return ()
+    from moeopt.percent import percent
+
     layers = solution["layers"]
     if solution["split"] == "random":
         sigma = max(layer["draw_deviation"] / layer["max_load"] if layer["max_load"] else 0.0 for layer in layers)
         return (
-            ("rule", f"random: expected as with even parts; one sigma of a draw is at most {sigma:.2%} of a layer"),
+            (
+                "rule",
+                f"random: expected as with even parts; one sigma of a draw is at most {percent(sigma)} of a layer",
+            ),
         )
     ratios = [layer["max_load"] / layer["max_load_even"] if layer["max_load_even"] else 1.0 for layer in layers]
     dearer = sum(ratio > 1.01 for ratio in ratios)
     worst = max(range(len(layers)), key=ratios.__getitem__)
     where = f"; {dearer} of {len(layers)} layers lose more than 1 %" if dearer else ""
     if dearer:
-        where += f", layer {layers[worst]['layer']} most: {ratios[worst] - 1:.1%}"
+        where += f", layer {layers[worst]['layer']} most: {percent(ratios[worst] - 1)}"
     text = f"{solution['split']} mean {solution['imbalance_mean']:.4f}, with even parts {even:.4f}{where}"
     return (("rule", text),)

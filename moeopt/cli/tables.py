@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.spoken import spoken
+from moeopt.percent import percent as plain_percent
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,12 +24,12 @@ def tokens(value: float) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A fraction in per cent.
+    """As everywhere, and a dash where there is no number.
 
     >>> percent(0.00123), percent(None)
     ('0.123 %', '-')
     """
-    return "-" if value is None else f"{value * 100:.3f} %"
+    return "-" if value is None else plain_percent(value)
 
 
 def duration(seconds: float) -> str:
