@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.options import Json, Shape
-from moeopt.cli.say import Say, count, few
+from moeopt.cli.say import Say, count, few, ranges
 from moeopt.cli.verb import DONE, verb
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _show(facts: dict[str, Any], say: Say) -> None:
         ids, cells = facts["layer_ids"], facts["layers"] * facts["experts"]
         steps = "" if facts["steps"] is None else f", {count(facts['steps'], 'step')}"
         lines.append(f"  shape      {count(facts['layers'], 'layer')}, {count(facts['experts'], 'expert')}{steps}; "
-                     f"layer ids {_ranges(ids)}")  # fmt: skip
+                     f"layer ids {ranges(ids)}")  # fmt: skip
         lines.append(
             f"  tokens     {tokens(facts['tokens'])} selections in all, "
             f"{facts['zero_cells']:,} of {count(cells, 'cell')} {'is' if facts['zero_cells'] == 1 else 'are'} 0"
@@ -208,18 +208,3 @@ def _layer_table(facts: dict[str, Any], everything: bool) -> Any:
             *([""] * (2 if reach else 0)),
         )
     return made
-
-
-def _ranges(ids: list[int]) -> str:
-    """Layer ids, runs shortened.
-
-    >>> _ranges([0, 1, 2, 5])
-    '0-2, 5'
-    """
-    runs: list[list[int]] = []
-    for layer in ids:
-        if runs and layer == runs[-1][1] + 1:
-            runs[-1][1] = layer
-        else:
-            runs.append([layer, layer])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.deciding import Deciding, decided, move_lines, not_worth_it, show_frontier
-from moeopt.cli.failures import show_repair
+from moeopt.cli.failures import repair_lines, show_repair
 from moeopt.cli.options import Gate, Output, Shape, Solving
 from moeopt.cli.say import Say, complain
 from moeopt.cli.slots_curve import Curve
@@ -93,6 +93,9 @@ def place(
         _show(result, say)
         for line in cost_lines(instance, result):
             say.show(line)
+        if "repair" in result.solution:
+            kept = "-v shows them, -o FILE and --json keep them" if to_file is None else f"all are in {to_file}"
+            show_repair(result.solution["repair"], say, kept)
     for note in result.notes:
         say.note(note)
     if result.stop == "INTERRUPTED":
@@ -135,8 +138,6 @@ def _show(result: Result, say: Say) -> None:
                 str(max(layer["replicas"])),
             )
         say.show(rows)
-    if "repair" in result.solution:
-        show_repair(result.solution["repair"], say)
     if say.verbose:
         show_frontier(result, say)
     found = figures(result)
@@ -145,6 +146,7 @@ def _show(result: Result, say: Say) -> None:
     near = sum(layer["gap"] <= 0.001 for layer in layers)
     lines = (
         ("method", result.method),
+        *(repair_lines(result.solution["repair"]) if "repair" in result.solution else ()),
         ("objective", f"{tokens(found['objective'])} {result.unit}, sum over layers of the busiest GPU"),
         (
             "imbalance",
@@ -161,7 +163,8 @@ def _show(result: Result, say: Say) -> None:
         ("layers", f"{len(layers):,}: {proved} proved optimal, {near} within 0.1 % of the bound"),
         ("time", f"{duration(result.runtime_s)}"),
     )
-    shown = [*lines[:3], *_beside_even(result.solution), *lines[3:]]
+    place = [name for name, _ in lines].index("imbalance") + 1
+    shown = [*lines[:place], *_beside_even(result.solution), *lines[place:]]
     say.show("\n".join(f"{name:<12} {text}" for name, text in shown))
 
 
