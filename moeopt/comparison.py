@@ -83,7 +83,15 @@ class Comparison:
 
     def __str__(self) -> str:
         """A text table: a line a method, and the bound."""
-        heads = ("method", "objective", "imbalance mean", "imbalance worst", "gap", "remark")
+        summed = any(row.result is not None and row.result.unit == "imbalance" for row in self.rows)
+        heads = (
+            "method",
+            "imbalance sum" if summed else "objective",
+            "imbalance mean",
+            "imbalance worst",
+            "gap",
+            "remark",
+        )
         lines = [heads, *(self._cells(row) for row in self.rows)]
         if self.lower_bound is not None:
             lines.append(("lower bound", f"{self.lower_bound:,.6g}", "", "", "", ""))

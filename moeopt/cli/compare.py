@@ -295,10 +295,12 @@ def _worse(comparison: Comparison, plans: list[str], say: Say) -> bool:
     if not plans and values:
         best = min(values, key=lambda name: values[name])
         judged = {best: values[best]}
+    summed = any(row.result is not None and row.result.unit == "imbalance" for row in comparison.rows)
+    what = "imbalance summed over layers" if summed else "objective"
     worse = False
     for name, value in judged.items():
         if value is None or value > rival * WORSE:
-            found = "gave no plan" if value is None else f"has objective {value:.10g}"
+            found = "gave no plan" if value is None else f"has {what} {value:.10g}"
             say.note(f"worse than {RIVAL}: {name} {found}, {RIVAL} {rival:.10g}")
             worse = True
     return worse

@@ -121,19 +121,21 @@ def place(
 
 
 def _show(result: Result, say: Say) -> None:
-    from moeopt.cli.tables import duration, figures, percent, table, tokens
+    from moeopt.cli.tables import amount, duration, figures, percent, table, tokens
     from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE
 
     assert result.solution is not None and result.lower_bound is not None
     layers = result.solution["layers"]
     if say.verbose or len(layers) <= FEW_LAYERS:
-        rows = table("", "layer", "imbalance", "max load", "lower bound", "gap", "replicas max")
+        windows = result.unit != "tokens"  # the load is a ratio then, and shown once
+        heads = ("layer", "imbalance", *(() if windows else ("max load",)), "lower bound", "gap", "replicas max")
+        rows = table("", *heads)
         for layer in layers:
             rows.add_row(
                 str(layer["layer"]),
                 f"{layer['imbalance']:.4f}",
-                tokens(layer["max_load"]),
-                tokens(layer["lower_bound"]),
+                *(() if windows else (tokens(layer["max_load"]),)),
+                f"{layer['lower_bound']:.4f}" if windows else tokens(layer["lower_bound"]),
                 percent(layer["gap"]),
                 str(max(layer["replicas"])),
             )
@@ -147,13 +149,13 @@ def _show(result: Result, say: Say) -> None:
     lines = (
         ("method", result.method),
         *(repair_lines(result.solution["repair"]) if "repair" in result.solution else ()),
-        ("objective", f"{tokens(found['objective'])} {result.unit}, sum over layers of the busiest GPU"),
+        ("objective", amount(result, found["objective"], ", sum over layers of the busiest GPU")),
         (
             "imbalance",
             f"mean {found['imbalance_mean']:.4f}, worst {found['imbalance_worst']:.4f} (layer {found['worst_layer']})",
         ),
         *move_lines(result),
-        ("lower bound", f"{tokens(result.lower_bound)} {result.unit}, {result.bound_kind}"),
+        ("lower bound", f"{amount(result, result.lower_bound)}, {result.bound_kind}"),
         (
             "gap",
             f"of the sum {percent(result.gap)}; of layers: mean {percent(found['gap_mean'])}, "
