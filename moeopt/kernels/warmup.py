@@ -77,6 +77,9 @@ def load_windows() -> None:
         2,
         -1,
         1.0,
+        np.ones(3, dtype=np.int64),
+        np.zeros(2, dtype=np.int64),
+        1,
     )
     held = np.array([0, 1, 0, 2], dtype=np.int64)
     rng = np.array([7], dtype=np.int64)

@@ -39,7 +39,22 @@ WORK = 1.5e6
 TRIAL = 0.2
 """Part of it that each of the two best starts gets before the better one gets the rest."""
 ROUNDS = 2000
+LASTING = frozenset({"min_replicas", "survive_nodes"})
+KNOWS = frozenset({"windows", "base", "engine_split"}) | LASTING
+"""Further rules that it keeps."""
 DEFAULT_GAP = 0.001
+
+
+def applies(instance: PlacementInstance) -> str | None:
+    """Several windows are searched with even parts, and not beside budgets of moves."""
+    if not instance.windows:
+        return None
+    strange = instance.extras - KNOWS
+    if strange:
+        return f"several windows cannot be planned together with {', '.join(sorted(strange))} yet; plan their sum"
+    if instance.split != "even":
+        return f"several windows are planned with split even; {instance.split} is for one window"
+    return None
 
 
 def search_windows(
@@ -89,7 +104,7 @@ class _Run:
         instance, deadline = self.instance, self.context.deadline
         if self.context.warm_start is not None:
             self.starts.append(self.context.warm_start.slot_expert.astype(np.int64))
-        if not instance.constrained:
+        if not (instance.constrained or instance.extras & LASTING):  # the public rule looks at none of these
             for one in (*instance.windows, alike(whole, self._envelope(), 0.0, 1)):
                 if deadline.passed():
                     return
@@ -263,4 +278,7 @@ def _field(instance: PlacementInstance, row: int, start: Ints, tail: float, leas
         most,
         empty,
         tail,
+        np.array(instance.min_replicas, dtype=np.int64),
+        np.searchsorted(np.array(instance.node_ids), np.array(instance.node)).astype(np.int64),
+        instance.survive_nodes + 1,
     )

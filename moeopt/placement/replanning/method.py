@@ -12,7 +12,7 @@ from moeopt.kernels._jit import interpreter_note
 from moeopt.kernels.warmup import load_moving
 from moeopt.limits import Deadline
 from moeopt.placement import bounds as lower
-from moeopt.placement.heuristics import search
+from moeopt.placement.heuristics import search, windowed
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.moves import count_moves, new_pairs
 from moeopt.placement.plan import Placement
@@ -194,7 +194,7 @@ class _Run:
         if context.deadline.passed():
             return
         free = without_budgets(instance)
-        reason = search.applies(free)
+        reason = windowed.applies(free)
         if reason is not None:
             self.notes.append(f"a plan regardless of moves was not sought: {reason}")
             return
