@@ -119,7 +119,7 @@ class Kernel(Generic[P, R]):
         return not deadline.limited or self.ready() or left > compile_s or (left > load_s and self.on_disk())
 
     def on_disk(self) -> bool:
-        """Whether some earlier process left compiled code in the cache folder."""
+        """Whether some earlier process left compiled code of this very source in the cache folder."""
         if not has_numba():
             return False
         source = Path(self.function.__code__.co_filename)
@@ -127,7 +127,9 @@ class Kernel(Generic[P, R]):
         if os.environ.get("NUMBA_CACHE_DIR"):
             folders.insert(0, Path(os.environ["NUMBA_CACHE_DIR"]))
         pattern = f"**/{source.stem}.{self.function.__qualname__}-*.nbi"
-        return any(next(folder.glob(pattern), None) is not None for folder in folders if folder.is_dir())
+        written_s = source.stat().st_mtime
+        found = (index for folder in folders if folder.is_dir() for index in folder.glob(pattern))
+        return any(index.stat().st_mtime >= written_s for index in found)
 
 
 def jit(function: Callable[P, R]) -> Kernel[P, R]:

@@ -21,6 +21,7 @@ from moeopt.placement import bounds as lower
 from moeopt.placement import engine_rule, verify
 from moeopt.placement.feasible import allowed_pairs
 from moeopt.placement.heuristics import eplb, layouts
+from moeopt.placement.heuristics.deep import engine
 from moeopt.placement.heuristics.doubles import replace_doubles
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
@@ -51,6 +52,7 @@ def under_rule(search: Search) -> Search:
         even = instance.even
         if not engine_rule.fixed(instance):
             return search(even, context)
+        engine(context.deadline)  # compiled code is loaded now: half the time might not hold it
         half = replace(context, deadline=context.deadline.share(2))
         outcome = search(even, half)
         if outcome.stop is Stop.INTERRUPTED or outcome.plan is None:

@@ -24,6 +24,7 @@ from moeopt.placement import bounds as lower
 from moeopt.placement.combined import tail_of
 from moeopt.placement.feasible import allowed_pairs
 from moeopt.placement.heuristics import eplb
+from moeopt.placement.heuristics.deep import engine
 from moeopt.placement.heuristics.doubles import replace_doubles
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
@@ -61,6 +62,9 @@ def search_windows(
     instance: PlacementInstance, context: Context, search: Callable[[PlacementInstance, Context], Outcome[Placement]]
 ) -> Outcome[Placement]:
     """Search every layer down to the gap limit or the iteration limit; `search` plans the summed loads."""
+    if context.deadline.limited:  # compiled code is loaded now: a third of the time might not hold it
+        _load(context.deadline)
+        engine(context.deadline)
     whole = alike(instance, instance.loads, instance.floor_tokens, instance.steps)
     inner = replace(context, deadline=context.deadline.share(3), on_progress=None)
     first = search(whole, inner)
@@ -76,6 +80,13 @@ def search_windows(
     except KeyboardInterrupt:
         run.stop = Stop.INTERRUPTED
     return run.outcome()
+
+
+def _load(deadline: Deadline) -> None:
+    """The compiled kernel, where there is a limit and room for it."""
+    improve = kernel.improve_windows
+    if deadline.limited and not improve.ready() and improve.in_time(deadline):
+        load_windows()
 
 
 @dataclass
@@ -177,8 +188,7 @@ class _Run:
         self.notes.extend([note] if note else [])
         if not compiled:
             return improve.plain(), False
-        if deadline.limited and not improve.ready():
-            load_windows()
+        _load(deadline)
         return improve, True
 
     def outcome(self) -> Outcome[Placement]:

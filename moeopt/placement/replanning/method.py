@@ -13,6 +13,7 @@ from moeopt.kernels.warmup import load_moving
 from moeopt.limits import Deadline
 from moeopt.placement import bounds as lower
 from moeopt.placement.heuristics import search, windowed
+from moeopt.placement.heuristics.deep import engine
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.moves import count_moves, new_pairs
 from moeopt.placement.plan import Placement
@@ -198,6 +199,7 @@ class _Run:
         if reason is not None:
             self.notes.append(f"a plan regardless of moves was not sought: {reason}")
             return
+        engine(context.deadline)  # compiled code is loaded now: a third of the time might not hold it
         share = Deadline(context.deadline.remaining_s() / 3 if context.deadline.limited else None)
         found = search.search(free, replace(context, deadline=share, warm_start=None, on_progress=None))
         assert found.plan is not None
