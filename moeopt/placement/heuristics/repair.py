@@ -19,7 +19,7 @@ from moeopt.placement.flow import MOST_PAIRS
 from moeopt.placement.heuristics.patch import GAIN, Change, Patch, least_replicas, where_allowed
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
-from moeopt.placement.replanning.parts import layer_alone
+from moeopt.placement.replanning.parts import layer_alone, without_budgets
 from moeopt.placement.verify import faults
 from moeopt.registry import Context, Outcome
 from moeopt.result import Stop
@@ -64,6 +64,8 @@ class _Run:
         half = self.deadline.share(2)
         for layer in range(instance.num_layers):
             patches.append(self._restore(layer, half.share(instance.num_layers - layer)))
+        if faults(without_budgets(instance), Placement.of(np.stack([patch.held for patch in patches]))):
+            patches = [self._mended(layer, patch) for layer, patch in enumerate(patches)]
         for layer, patch in enumerate(patches):
             self._balance(patch, self.before[layer], self.deadline.share(instance.num_layers - layer))
             self.context.report(layer + 1, instance.num_layers)
@@ -88,10 +90,14 @@ class _Run:
         if instance.hierarchical or self.closed or self.allowed.size > FLOW_PAIRS:
             self._insert(patch, deadline)
             self.proved &= self.closed
-        if _broken(instance, layer, patch.held):
-            held = self._by_flow(layer, before)
-            patch = Patch(instance, layer, held, before.known, allowed)
         return patch
+
+    def _mended(self, layer: int, patch: Patch) -> Patch:
+        """The layer by the flow, where it breaks a rule."""
+        if not _broken(self.instance, layer, patch.held):
+            return patch
+        held = self._by_flow(layer, self.before[layer])
+        return Patch(self.instance, layer, held, patch.known, patch.allowed)
 
     def _balance(self, patch: Patch, before: Running, deadline: Deadline) -> None:
         """Other places for what came in, with no more new pairs."""
