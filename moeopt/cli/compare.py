@@ -94,6 +94,8 @@ def compare(
             break
         blocks.append(block)
         if not output.json:
+            if len(blocks) > 1 and not say.quiet:
+                say.line("")
             say.show(comparison_table(block[1], everything=say.verbose))
             _notes(block[1], say)
         if block[1].interrupted:
