@@ -147,6 +147,10 @@ def test_one_memory_budget_chooses_for_every_layer(eight: Path, moeopt: Callable
     assert budget["redundant"][0] > budget["redundant"][1] == 0  # the skewed layer gets them
     shown = moeopt("place", eight, *words, "--memory-budget", "6GB")
     assert "another number on each layer" in shown.out and "every layer" in shown.err
+    other = eight.with_name("other.csv")
+    other.write_text(EIGHT.replace("40,9", "9,40"))
+    windows = moeopt("place", eight, other, *words, "--memory-budget", "6GB")
+    assert "tokens" not in windows.out and ", mean imbalance " in windows.out
     short = moeopt("place", eight, *words, "--memory-budget", "3GB")
     assert short.code == 3 and "takes 4 GB" in short.err and "has 3 GB" in short.err
 
