@@ -23,10 +23,10 @@ def with_rival(instance: PlacementInstance, context: Context, outcome: Outcome[P
     late = outcome.stop is Stop.INTERRUPTED or deadline.passed()
     if outcome.plan is None or instance.constrained or late:
         return outcome
-    hosting = eplb.eplb(instance, context).plan
-    if hosting is None:
-        return outcome
     mine, ours = best_shares(instance, outcome.plan, deadline.share(3))
+    hosting = eplb.eplb(instance, context).plan if mine.shares is not None else None
+    if hosting is None:
+        return replace(outcome, plan=mine)
     rival, theirs = best_shares(instance, hosting, deadline.share(2))
     if mine.shares is None or rival.shares is None:  # no time to tell which is better with its best shares
         return replace(outcome, plan=mine)
