@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from moeopt.percent import percent
 from moeopt.result import Result, Stop, relative_gap
 
 REASON_SHOWN = 100
@@ -82,7 +83,15 @@ class Comparison:
 
     def __str__(self) -> str:
         """A text table: a line a method, and the bound."""
-        heads = ("method", "objective", "imbalance mean", "imbalance worst", "gap", "remark")
+        summed = any(row.result is not None and row.result.unit == "imbalance" for row in self.rows)
+        heads = (
+            "method",
+            "imbalance sum" if summed else "objective",
+            "imbalance mean",
+            "imbalance worst",
+            "gap",
+            "remark",
+        )
         lines = [heads, *(self._cells(row) for row in self.rows)]
         if self.lower_bound is not None:
             lines.append(("lower bound", f"{self.lower_bound:,.6g}", "", "", "", ""))
@@ -108,6 +117,6 @@ class Comparison:
             f"{result.objective:,.6g}",
             f"{sum(ratios) / len(ratios):.4f}" if ratios else "-",
             f"{max(ratios):.4f}" if ratios else "-",
-            "-" if gap is None else f"{gap * 100:.3f} %",
+            "-" if gap is None else percent(gap),
             ", ".join(part for part in ("best" if row.method == self.best else "", row.said) if part),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from dataclasses import dataclass
 
@@ -85,6 +86,24 @@ class Deadline:
     def passed(self) -> bool:
         """Whether the time is up."""
         return self.limited and self.remaining_s() <= 0
+
+    def close(self) -> None:
+        """Let the time be up now: what is left of it goes to judging the answer."""
+        self._end_s = min(self._end_s, time.perf_counter())
+
+    def keep_back(self, seconds: float) -> None:
+        """Let the time be up so much earlier, but at most half of what is left: what follows the search needs it."""
+        if self.limited:
+            self._end_s -= max(min(seconds, self.remaining_s() / 2), 0.0)
+
+    def allows_import(self, module: str, load_s: float = 1.0) -> bool:
+        """Whether a heavy module is loaded already, or there is time to load it.
+
+        >>> soon = Deadline(0.1)
+        >>> Deadline(None).allows_import("heavy"), soon.allows_import("heavy"), soon.allows_import("time")
+        (True, False, True)
+        """
+        return module in sys.modules or self.remaining_s() > load_s
 
 
 def _is_number(value: object) -> bool:

@@ -62,3 +62,15 @@ def test_a_share_of_a_deadline_is_a_part_of_what_is_left() -> None:
     share = Deadline(100.0).share(4)
     assert 20.0 < share.remaining_s() <= 25.0
     assert Deadline(1e-9).share(2).passed()
+
+
+def test_a_deadline_keeps_time_back_for_what_follows_but_never_all_of_it() -> None:
+    deadline, endless = Deadline(100.0), Deadline(None)
+    deadline.keep_back(30.0)
+    assert 60.0 < deadline.remaining_s() <= 70.0
+    deadline.keep_back(1e9)
+    assert 30.0 < deadline.remaining_s() <= 35.0
+    deadline.close()
+    assert deadline.passed()
+    endless.keep_back(30.0)
+    assert not endless.passed()

@@ -38,8 +38,15 @@ def compare(
     output: Output,
     gate: Gate,
     inputs: Annotated[
-        list[str] | None, typer.Argument(metavar="[INPUT...]", help="Loads, or instance documents; - is stdin.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[INPUT...]",
+            help="Loads, FILE.npz:KEY, or an instance; - is stdin. Several loads are windows, as in place.",
+        ),
     ] = None,
+    apart: Annotated[
+        bool, typer.Option("--apart", help="Compare several INPUTs one by one, a block each, instead of as windows.")
+    ] = False,
     methods: Annotated[
         str, typer.Option("--methods", help="Names with commas; also package.module:function.")
     ] = "contiguous,eplb,lpt,search",
@@ -55,9 +62,10 @@ def compare(
         typer.Option("--score", metavar="GLOB", help="Score the plans on these loads, which they have not seen."),
     ] = None,
 ) -> int:
-    """Run several methods on the same loads, one block an INPUT, and judge them all by one referee.
+    """Run several methods on the same loads and judge them all by one referee.
 
-    With --fit and --score instead of INPUT there is one block: plans made for the first, scored on the others too.
+    Several INPUTs are windows that one plan is made for; with --apart each is a comparison of its own. With --fit and
+    --score instead of INPUT, plans are made for the first and scored on the others too.
 
     Gaps are measured against the best bound that any of them proved. With -o the report is HTML, Markdown, CSV or
     JSON, as the ending says. --fail-if-worse looks at the plans, and without plans at the best other method.
@@ -67,7 +75,7 @@ def compare(
     from moeopt.cli.tables import comparison_table
 
     limits = solving.limits()
-    fitted, scored = _held_out_files(inputs or [], fit or [], score or [])
+    fitted, scored = _held_out_files(inputs or [], fit or [], score or [], apart)
     _check_output(output)
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if gate.fail_if_worse and RIVAL not in names:
@@ -75,8 +83,8 @@ def compare(
     documents = _read_plans(plans or [], names)
     find_plugins(names)
     blocks: list[tuple[PlacementInstance, Comparison]] = []
-    sources = [[path] for path in inputs or []] or [fitted]
-    labels: list[str | None] = [*names_of(inputs or [])] or [None]
+    sources = [[path] for path in inputs or []] if apart else [inputs or fitted]
+    labels: list[str | None] = [*names_of(inputs or [])] if apart else [None]
     for paths, name in zip(sources, labels, strict=True):
         try:
             block = _block(paths, name, names, documents, shape, solving, limits, say, scored)
@@ -86,6 +94,8 @@ def compare(
             break
         blocks.append(block)
         if not output.json:
+            if len(blocks) > 1 and not say.quiet:
+                say.line("")
             say.show(comparison_table(block[1], everything=say.verbose))
             _notes(block[1], say)
         if block[1].interrupted:
@@ -114,7 +124,7 @@ def _check_output(output: Output) -> None:
     check_target(output.output, tuple(FORMATS), output.force, what="a report", advice="moeopt place writes plans")
 
 
-def _held_out_files(inputs: list[str], fit: list[str], score: list[str]) -> tuple[list[str], list[str]]:
+def _held_out_files(inputs: list[str], fit: list[str], score: list[str], apart: bool) -> tuple[list[str], list[str]]:
     """The files to plan on and the files to score on; either is empty with plain inputs."""
     from moeopt.cli.windows import files_of
     from moeopt.errors import Violations
@@ -123,6 +133,8 @@ def _held_out_files(inputs: list[str], fit: list[str], score: list[str]) -> tupl
     if inputs and (fit or score):
         rule = "cannot be given beside --fit and --score, which say what is planned on"
         check.add("input", ", ".join(inputs), rule=rule, fix="Leave the inputs out")
+    elif apart and (fit or score):
+        check.add("--apart", "", rule="is for inputs; the files of --fit are windows", fix="Leave it out")
     elif not inputs and not (fit and score):
         missing = "INPUT" if not (fit or score) else "--score" if fit else "--fit"
         check.add(missing, "missing", rule="is needed", fix="Give inputs, or --fit and --score")
@@ -164,12 +176,11 @@ def _block(
     scored: list[str],
 ) -> tuple[PlacementInstance, Comparison]:
     """One input, or several as windows, and the methods and plans compared on it."""
-    from moeopt.cli.inputs import read_instance
     from moeopt.cli.solving import guarded_output
     from moeopt.cli.windows import read_inputs
     from moeopt.placement import PROBLEM
 
-    instance = read_instance(paths[0], shape, say, name) if len(paths) == 1 else read_inputs(paths, shape, say)
+    instance = read_inputs(paths, shape, say, name)
     ready, refused = _fit_plans(documents, instance)
     with say.progress(instance.name) as listener, guarded_output(methods):
         comparison = PROBLEM.compare(
@@ -295,10 +306,12 @@ def _worse(comparison: Comparison, plans: list[str], say: Say) -> bool:
     if not plans and values:
         best = min(values, key=lambda name: values[name])
         judged = {best: values[best]}
+    summed = any(row.result is not None and row.result.unit == "imbalance" for row in comparison.rows)
+    what = "imbalance summed over layers" if summed else "objective"
     worse = False
     for name, value in judged.items():
         if value is None or value > rival * WORSE:
-            found = "gave no plan" if value is None else f"has objective {value:.10g}"
+            found = "gave no plan" if value is None else f"has {what} {value:.10g}"
             say.note(f"worse than {RIVAL}: {name} {found}, {RIVAL} {rival:.10g}")
             worse = True
     return worse

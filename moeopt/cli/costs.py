@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from moeopt.percent import percent, percent_up
+
 if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
     from moeopt.result import Result
@@ -32,7 +34,7 @@ def _windows(instance: PlacementInstance, solution: Any) -> list[tuple[str, str]
     how = {
         "worst": "the worst window",
         "mean": "the mean of the windows",
-        "cvar": f"the mean of the worst {1 - instance.alpha:.0%} of the windows (CVaR)",
+        "cvar": f"the mean of the worst {percent(1 - instance.alpha)} of the windows (CVaR)",
     }[instance.combine]
     ratios = [layer["windows"] for layer in solution["layers"]]
     means = [sum(column) / len(column) for column in zip(*ratios, strict=True)]
@@ -84,7 +86,7 @@ def _per_step(instance: PlacementInstance, result: Result, solution: Any) -> lis
         lines.append(
             (
                 "",
-                f"the gap of at most {gap * 100:.3g} % is far below the {noise * 100:.3g} % that single passes scatter",
+                f"the gap of at most {percent_up(gap)} is far below the {percent(noise)} that single passes scatter",
             )
         )
     return lines

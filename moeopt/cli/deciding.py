@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from moeopt.cli import units
 from moeopt.cli.rules import RUNNING
 from moeopt.errors import Violations
+from moeopt.percent import percent
 
 if TYPE_CHECKING:
     from moeopt.cli.say import Say
@@ -83,19 +85,28 @@ def move_lines(result: Result) -> list[tuple[str, str]]:
     if solution is None or "moves" not in solution:
         return []
     moves, slots = solution["moves"], sum(len(layer["slot_expert"]) for layer in solution["layers"])
-    text = f"{moves:,} of {slots:,} slots new ({100 * moves / slots:.2f} %)"
+    text = f"{moves:,} of {slots:,} slots new ({percent(moves / slots)})"
+    text += _fewest(solution.get("repair"), moves)
     if solution.get("moved_bytes"):
         text += f", {_size(solution['moved_bytes'])}"
     now = solution.get("imbalance_now")
-    was = "the running plan cannot stay" if now is None else f"imbalance of the running plan {now:.4f}"
-    found = [("moves", f"{text}; {was}, after it {solution['imbalance_total']:.4f}")]
+    after = solution["imbalance_total"]
+    told = "the running plan cannot stay; imbalance" if now is None else f"imbalance of the running plan {now:.4f},"
+    found = [("moves", f"{text}; {told} after it {after:.4f}")]
     decision = solution.get("decision")
     if decision:
         even = decision["break_even_steps"]
-        after = "" if even is None else f"; breaks even after {even:,} steps"
+        pays = "" if even is None else f"; breaks even after {even:,} steps"
         net = "" if decision["net_seconds"] is None else f"; net {decision['net_seconds']:.6g} s"
-        found.append(("decision", f"{decision['decision']}: {decision['reason']}{net}{after}"))
+        found.append(("decision", f"{decision['decision']}: {decision['reason']}{net}{pays}"))
     return found
+
+
+def _fewest(repair: Mapping[str, Any] | None, moves: int) -> str:
+    least = None if repair is None else repair["moves_fewest"]
+    if least is None:
+        return ""
+    return ", the fewest that restore every expert" if moves == least else f"; {least:,} would restore every expert"
 
 
 def show_frontier(result: Result, say: Say) -> None:

@@ -89,7 +89,7 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
     check = Violations(path)
     for note in table.notes:
         say.note(f"{path}: {note}")
-    wanted = None if shape.layers is None else _layer_ids(shape.layers, table, check)
+    wanted = None if shape.layers is None else layer_ids(shape.layers, table, check)
     arguments = shape.instance_fields(check)
     if shape.lost_nodes is not None:
         dead = gpus_of_nodes(shape.lost_nodes, arguments.get("nodes", 1), arguments.get("gpus"), check)
@@ -114,7 +114,7 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
         raise InstanceError(error.violations, path) from error
 
 
-def _layer_ids(text: str, table: LoadTable, check: Violations) -> list[int]:
+def layer_ids(text: str, table: LoadTable, check: Violations) -> list[int]:
     """Layer ids of an option, each of them in the table."""
     from moeopt.cli import units
 

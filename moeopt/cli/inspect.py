@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from moeopt.cli.options import Json, Shape
-from moeopt.cli.say import Say, count, few
+from moeopt.cli.say import Common, Say, count, few, ranges
 from moeopt.cli.verb import DONE, verb
+from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
@@ -19,9 +21,16 @@ EXAMPLE = """Example:
 
 moeopt inspect loads.csv
 
-moeopt inspect loads.csv --gpus 16 --slots 80"""
+moeopt inspect loads.csv --gpus 16 --slots 80
+
+moeopt inspect loads.csv --gpus 16 --slots 80 --current plan.json
+
+moeopt inspect monday.csv tuesday.csv --gpus 16 --slots 80 --combine worst"""
 
 FEW_LAYERS = 8
+
+HOW = {"worst": "the worst", "mean": "the mean", "cvar": "the mean of the worst (CVaR)"}
+"""How windows become one figure a layer."""
 
 
 @verb
@@ -31,34 +40,87 @@ def inspect(
     shape: Shape,
     json: Json,
 ) -> int:
-    """Say what each file is, and with a shape, the imbalance now and the best that any plan could reach."""
-    from moeopt.cli.inputs import from_loads, read_any
+    """Say what each file is, and with a shape, the imbalance now and the best that any plan could reach.
 
+    Several loads with a shape are also looked at together, as the windows that place makes one plan for. Now is the
+    running plan with --current, else experts in order.
+    """
+    from moeopt.cli.inputs import read_any
+    from moeopt.cli.windows import refuse_window_options
+
+    read = [(path, *read_any(path, shape.layers)) for path in files]
+    loads = [(path, content) for path, what, content in read if what == "loads"]
+    if shape.given() and not loads:
+        rule = f"is {'a plan' if read[0][1] == 'plan' else 'an instance document'}, and options are for loads"
+        fix = f"Leave out {', '.join(shape.given())}, or give the loads"
+        raise InstanceError([Violation("input", "", files[0], rule, fix)])
+    if len(loads) == 1 and loads[0][1].windows is None:
+        refuse_window_options(shape)
     found = []
-    for path in files:
-        what, content = read_any(path)
+    for path, what, content in read:
         facts: dict[str, Any] = {"file": path, "what": what}
-        instance = content if what == "instance" else None
         if what == "plan":
             facts |= _plan_facts(path, content)
+        elif what == "instance":
+            facts |= _load_facts(content) | _reach(content)
         else:
-            facts |= _load_facts(content)
-        if what == "loads" and (shape.gpus is not None or shape.slots is not None or shape.memory_bytes is not None):
-            instance = from_loads(content, path, shape, say)
-        if instance is not None:
-            facts |= _reach(instance)
+            facts |= _loads(path, content, shape, say)
         found.append(facts)
         if not json.json:
             _show(facts, say)
+    together = None
+    if len(loads) > 1 and _wants_instance(shape):
+        together = _together([path for path, _ in loads], [table for _, table in loads], shape)
+        if not json.json:
+            _show_reach(together, say)
     if json.json:
-        say.document({"files": found})
+        say.document({"files": found} if together is None else {"files": found, "together": together})
     return DONE
 
 
-def _load_facts(content: LoadTable | PlacementInstance) -> dict[str, Any]:
+def _wants_instance(shape: Shape) -> bool:
+    """Whether more was given than which layers to look at."""
+    return any(option != "--layers" for option in shape.given())
+
+
+def _loads(path: str, table: LoadTable, shape: Shape, say: Say) -> dict[str, Any]:
+    """One file of loads by itself."""
+    from moeopt.cli.inputs import from_loads, layer_ids
+
+    rows = None
+    if shape.layers is not None:
+        check = Violations(path)
+        wanted = layer_ids(shape.layers, table, check)
+        check.raise_if_any()
+        rows = [table.layers.index(layer) for layer in wanted]
+    facts = _load_facts(table, rows)
+    if _wants_instance(shape):
+        # how windows count is said for all files together, and one file need not have several
+        alone = shape if table.windows is not None else replace(shape, combine=None, alpha=None)
+        facts |= _reach(from_loads(table, path, alone, say))
+    return facts
+
+
+def _together(files: list[str], tables: list[LoadTable], shape: Shape) -> dict[str, Any]:
+    """What any plan could reach for all files as windows, or why they are none."""
+    from moeopt.cli.inputs import from_loads
+    from moeopt.cli.windows import joined, name_of_windows
+
+    said_before = Say(Common(quiet=True))
+    try:
+        table = joined(files, said_before, shape.steps, tables)
+    except InstanceError as error:
+        return {"why_not": [str(violation) for violation in error.violations]}
+    instance = from_loads(table, ", ".join(files), shape, said_before, name_of_windows(files))
+    return {"windows": len(instance.windows), "combine": instance.combine, **_reach(instance)}
+
+
+def _load_facts(content: LoadTable | PlacementInstance, rows: list[int] | None = None) -> dict[str, Any]:
+    """What can be said of loads alone, or of some rows of them."""
     from moeopt.workload import LoadTable
 
-    loads = content.loads
+    rows = list(range(len(content.layers))) if rows is None else rows
+    loads, ids = content.loads[rows], [content.layers[row] for row in rows]
     layers, experts = loads.shape
     totals = loads.sum(axis=1, dtype=float)
     order = (-loads).argsort(axis=1, kind="stable")[:, :3]
@@ -66,7 +128,7 @@ def _load_facts(content: LoadTable | PlacementInstance) -> dict[str, Any]:
     return {
         "layers": layers,
         "experts": experts,
-        "layer_ids": list(content.layers),
+        "layer_ids": ids,
         "steps": sum(content.steps) if isinstance(content.steps, tuple) else content.steps,
         "tokens": float(totals.sum()),
         "zero_cells": int((loads == 0).sum()),
@@ -76,7 +138,7 @@ def _load_facts(content: LoadTable | PlacementInstance) -> dict[str, Any]:
                 "experts": row.tolist(),
                 "times_mean": [round(float(cells[e]) / average, 3) if average else 1.0 for e in row.tolist()],
             }
-            for layer, row, cells, average in zip(content.layers, order, loads, mean, strict=True)
+            for layer, row, cells, average in zip(ids, order, loads, mean, strict=True)
         ],
         "notes": list(content.notes),
         "name": content.source if isinstance(content, LoadTable) else content.name,
@@ -84,44 +146,50 @@ def _load_facts(content: LoadTable | PlacementInstance) -> dict[str, Any]:
 
 
 def _reach(instance: PlacementInstance) -> dict[str, Any]:
-    """Imbalance of experts in order, and the floor that no plan gets below."""
-    from moeopt.errors import NotApplicable
+    """Imbalance of the running plan, or of experts in order, and the floor that no plan gets below."""
     from moeopt.placement import PROBLEM, bounds
 
-    try:
-        now = PROBLEM.solve(instance, method="contiguous")
-        why = ""
-    except NotApplicable as error:
-        now, why = None, str(error)
-    if now is not None and now.solution is None:
-        return {"conflicts": [dict(conflict) for conflict in now.conflicts]}
-    if now is None:
-        floors = [float(bound.value) for bound in bounds.cheap(instance)]
-    else:
-        assert now.solution is not None
-        floors = [layer["lower_bound"] for layer in now.solution["layers"]]
+    conflicts = PROBLEM.conflicts(instance)
+    if conflicts:
+        return {"conflicts": [dict(conflict) for conflict in conflicts]}
+    judged, why = _now(instance)
+    floors = [float(bound.value) for bound in bounds.cheap(instance)]
     ideal = [float(value) for value in instance.par]
     best = [floor / even if even else 1.0 for floor, even in zip(floors, ideal, strict=True)]
-    rows: list[dict[str, Any]] = [
-        {"layer": layer, "now": None, "best_possible": value}
-        for layer, value in zip(instance.layers, best, strict=True)
-    ]
-    reach: dict[str, Any] = {
+    now = [None] * len(best) if judged is None else list(judged.imbalance)
+    return {
         "gpus": instance.num_gpus,
         "slots": instance.num_slots,
-        "per_layer": rows,
+        "now_is": "with experts in order" if instance.current is None else "of the running plan",
+        "per_layer": [
+            {"layer": layer, "now": value, "best_possible": least}
+            for layer, value, least in zip(instance.layers, now, best, strict=True)
+        ],
         "best_possible_mean": sum(best) / len(best),
         "best_possible_total": sum(floors) / sum(ideal) if sum(ideal) else 1.0,
-        "now_mean": None,
-        "now_total": None,
+        "now_mean": None if judged is None else judged.imbalance_mean,
+        "now_total": None if judged is None else judged.imbalance_total,
         "why_not_now": why,
     }
-    if now is not None and now.solution is not None:
-        for row, layer in zip(rows, now.solution["layers"], strict=True):
-            row["now"] = layer["imbalance"]
-        reach["now_mean"] = now.solution["imbalance_mean"]
-        reach["now_total"] = now.solution["imbalance_total"]
-    return reach
+
+
+def _now(instance: PlacementInstance) -> tuple[Any, str]:
+    """The referee on the running plan, or where none runs on experts in order; or why that cannot be said."""
+    from moeopt.errors import NotApplicable, PlanError
+    from moeopt.placement import PROBLEM
+    from moeopt.placement.replanning.parts import without_budgets
+    from moeopt.placement.replanning.report import running_plan
+
+    free = without_budgets(instance)
+    try:
+        if instance.current is not None:
+            return PROBLEM.evaluate(free, running_plan(instance)), ""
+        found = PROBLEM.solve(free, method="contiguous")
+    except PlanError as error:
+        return None, f"it breaks today's rules: {error.faults[0]}"
+    except NotApplicable as error:
+        return None, str(error)
+    return PROBLEM.evaluate(free, found.plan), ""
 
 
 def _plan_facts(path: str, content: Any) -> dict[str, Any]:
@@ -167,7 +235,7 @@ def _show(facts: dict[str, Any], say: Say) -> None:
         ids, cells = facts["layer_ids"], facts["layers"] * facts["experts"]
         steps = "" if facts["steps"] is None else f", {count(facts['steps'], 'step')}"
         lines.append(f"  shape      {count(facts['layers'], 'layer')}, {count(facts['experts'], 'expert')}{steps}; "
-                     f"layer ids {_ranges(ids)}")  # fmt: skip
+                     f"layer ids {ranges(ids)}")  # fmt: skip
         lines.append(
             f"  tokens     {tokens(facts['tokens'])} selections in all, "
             f"{facts['zero_cells']:,} of {count(cells, 'cell')} {'is' if facts['zero_cells'] == 1 else 'are'} 0"
@@ -176,12 +244,20 @@ def _show(facts: dict[str, Any], say: Say) -> None:
     say.show("\n".join(lines))
     if facts["what"] != "plan":
         say.show(_layer_table(facts, say.verbose))
+    _show_reach(facts, say)
+
+
+def _show_reach(facts: dict[str, Any], say: Say) -> None:
+    """One line on the imbalance now and at best."""
+    if "why_not" in facts:
+        say.show("\n".join(["not windows of one plan:", *(f"  {line}" for line in facts["why_not"])]))
+    if "windows" in facts:
+        say.show(f"together, as {count(facts['windows'], 'window')} of which {HOW[facts['combine']]} counts")
     if "now_mean" in facts:
-        now = f"{facts['now_mean']:.4f}" if facts["now_mean"] is not None else f"unknown ({facts['why_not_now']})"
-        say.show(
-            f"  {count(facts['gpus'], 'GPU')}, {count(facts['slots'], 'slot')}: imbalance with experts in order {now}; "
-            f"no plan gets below {facts['best_possible_mean']:.4f} (means over layers)"
-        )
+        now = f"unknown, as {facts['why_not_now']}" if facts["now_mean"] is None else f"{facts['now_mean']:.4f}"
+        shape = f"{count(facts['gpus'], 'GPU')}, {count(facts['slots'], 'slot')}"
+        least = f"no plan gets below {facts['best_possible_mean']:.4f} (means over layers)"
+        say.show(f"  {shape}: imbalance {facts['now_is']} {now}; {least}")
     for conflict in facts.get("conflicts", ()):
         say.show(f"  infeasible: {conflict['message']}")
 
@@ -208,18 +284,3 @@ def _layer_table(facts: dict[str, Any], everything: bool) -> Any:
             *([""] * (2 if reach else 0)),
         )
     return made
-
-
-def _ranges(ids: list[int]) -> str:
-    """Layer ids, runs shortened.
-
-    >>> _ranges([0, 1, 2, 5])
-    '0-2, 5'
-    """
-    runs: list[list[int]] = []
-    for layer in ids:
-        if runs and layer == runs[-1][1] + 1:
-            runs[-1][1] = layer
-        else:
-            runs.append([layer, layer])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

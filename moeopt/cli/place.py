@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.deciding import Deciding, decided, move_lines, not_worth_it, show_frontier
-from moeopt.cli.failures import show_repair
+from moeopt.cli.failures import repair_lines, show_repair
 from moeopt.cli.options import Gate, Output, Shape, Solving
 from moeopt.cli.say import Say, complain
 from moeopt.cli.slots_curve import Curve
@@ -93,6 +93,9 @@ def place(
         _show(result, say)
         for line in cost_lines(instance, result):
             say.show(line)
+        if "repair" in result.solution:
+            kept = "-v shows them, -o FILE and --json keep them" if to_file is None else f"all are in {to_file}"
+            show_repair(result.solution["repair"], say, kept)
     for note in result.notes:
         say.note(note)
     if result.stop == "INTERRUPTED":
@@ -118,25 +121,25 @@ def place(
 
 
 def _show(result: Result, say: Say) -> None:
-    from moeopt.cli.tables import duration, figures, percent, table, tokens
+    from moeopt.cli.tables import amount, duration, figures, percent, table, tokens
     from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE
 
     assert result.solution is not None and result.lower_bound is not None
     layers = result.solution["layers"]
     if say.verbose or len(layers) <= FEW_LAYERS:
-        rows = table("", "layer", "imbalance", "max load", "lower bound", "gap", "replicas max")
+        windows = result.unit != "tokens"  # the load is a ratio then, and shown once
+        heads = ("layer", "imbalance", *(() if windows else ("max load",)), "lower bound", "gap", "replicas max")
+        rows = table("", *heads)
         for layer in layers:
             rows.add_row(
                 str(layer["layer"]),
                 f"{layer['imbalance']:.4f}",
-                tokens(layer["max_load"]),
-                tokens(layer["lower_bound"]),
+                *(() if windows else (tokens(layer["max_load"]),)),
+                f"{layer['lower_bound']:.4f}" if windows else tokens(layer["lower_bound"]),
                 percent(layer["gap"]),
                 str(max(layer["replicas"])),
             )
         say.show(rows)
-    if "repair" in result.solution:
-        show_repair(result.solution["repair"], say)
     if say.verbose:
         show_frontier(result, say)
     found = figures(result)
@@ -145,13 +148,14 @@ def _show(result: Result, say: Say) -> None:
     near = sum(layer["gap"] <= 0.001 for layer in layers)
     lines = (
         ("method", result.method),
-        ("objective", f"{tokens(found['objective'])} {result.unit}, sum over layers of the busiest GPU"),
+        *(repair_lines(result.solution["repair"]) if "repair" in result.solution else ()),
+        ("objective", amount(result, found["objective"], ", sum over layers of the busiest GPU")),
         (
             "imbalance",
             f"mean {found['imbalance_mean']:.4f}, worst {found['imbalance_worst']:.4f} (layer {found['worst_layer']})",
         ),
         *move_lines(result),
-        ("lower bound", f"{tokens(result.lower_bound)} {result.unit}, {result.bound_kind}"),
+        ("lower bound", f"{amount(result, result.lower_bound)}, {result.bound_kind}"),
         (
             "gap",
             f"of the sum {percent(result.gap)}; of layers: mean {percent(found['gap_mean'])}, "
@@ -161,7 +165,8 @@ def _show(result: Result, say: Say) -> None:
         ("layers", f"{len(layers):,}: {proved} proved optimal, {near} within 0.1 % of the bound"),
         ("time", f"{duration(result.runtime_s)}"),
     )
-    shown = [*lines[:3], *_beside_even(result.solution), *lines[3:]]
+    place = [name for name, _ in lines].index("imbalance") + 1
+    shown = [*lines[:place], *_beside_even(result.solution), *lines[place:]]
     say.show("\n".join(f"{name:<12} {text}" for name, text in shown))
 
 
@@ -170,17 +175,22 @@ def _beside_even(solution: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     even = solution.get("imbalance_even_mean")
     if even is None:
         return ()
+    from moeopt.percent import percent
+
     layers = solution["layers"]
     if solution["split"] == "random":
         sigma = max(layer["draw_deviation"] / layer["max_load"] if layer["max_load"] else 0.0 for layer in layers)
         return (
-            ("rule", f"random: expected as with even parts; one sigma of a draw is at most {sigma:.2%} of a layer"),
+            (
+                "rule",
+                f"random: expected as with even parts; one sigma of a draw is at most {percent(sigma)} of a layer",
+            ),
         )
     ratios = [layer["max_load"] / layer["max_load_even"] if layer["max_load_even"] else 1.0 for layer in layers]
     dearer = sum(ratio > 1.01 for ratio in ratios)
     worst = max(range(len(layers)), key=ratios.__getitem__)
     where = f"; {dearer} of {len(layers)} layers lose more than 1 %" if dearer else ""
     if dearer:
-        where += f", layer {layers[worst]['layer']} most: {ratios[worst] - 1:.1%}"
+        where += f", layer {layers[worst]['layer']} most: {percent(ratios[worst] - 1)}"
     text = f"{solution['split']} mean {solution['imbalance_mean']:.4f}, with even parts {even:.4f}{where}"
     return (("rule", text),)

@@ -98,6 +98,21 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def ranges(ids: Sequence[int]) -> str:
+    """Ids, runs shortened.
+
+    >>> ranges([0, 1, 2, 5])
+    '0-2, 5'
+    """
+    runs: list[list[int]] = []
+    for one in ids:
+        if runs and one == runs[-1][1] + 1:
+            runs[-1][1] = one
+        else:
+            runs.append([one, one])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
 def few(lines: Sequence[str], everything: bool) -> list[str]:
     """Each line once, and the first `SHOWN` of them unless `everything` is wanted.
 

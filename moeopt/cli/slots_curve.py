@@ -117,7 +117,7 @@ def run(paths: list[str], shape: Shape, curve: Curve, method: str, solving: Solv
     else:
         _show(made, say)
         if plan is not None and plan.fits:
-            _show_budget(made, plan, say)
+            _show_budget(made, plan, bool(instance.windows), say)
     for note in (*instance.notes, *made.notes):
         say.note(note)
     if output.output is not None and output.output != STDOUT:
@@ -180,10 +180,11 @@ def _show(curve: SlotsCurve, say: Say) -> None:
         cells = [str(point.redundant), str(point.slots_per_gpu), *cost, *figures, ", ".join(marks(curve, place))]
         rows.add_row(*cells, style="bold green" if place == curve.within else None)
     say.show(rows)
-    say.show(f"{said(curve)}\ntime {duration(curve.runtime_s)}, the same number on all {len(curve.layers)} layers")
+    same = f"the same number on all {count(len(curve.layers), 'layer')}" if len(curve.layers) > 1 else "one layer"
+    say.show(f"{said(curve)}\n{same}; time {duration(curve.runtime_s)}")
 
 
-def _show_budget(curve: SlotsCurve, plan: BudgetPlan, say: Say) -> None:
+def _show_budget(curve: SlotsCurve, plan: BudgetPlan, windows: bool, say: Say) -> None:
     from moeopt.cli.tables import table, tokens
     from moeopt.workload.table import id_ranges
 
@@ -196,9 +197,14 @@ def _show_budget(curve: SlotsCurve, plan: BudgetPlan, say: Say) -> None:
         rows.add_row(str(redundant), str(len(layers)), id_ranges(layers))
     say.show(rows)
     used = f"{(plan.gpu_bytes or 0) / 1e9:,.2f} GB of {plan.budget_bytes / 1e9:,.2f} GB a GPU"
-    text = f"another number on each layer: {used}, objective {tokens(plan.objective or 0.0)} tokens, the least there is"
+
+    def worth(value: float | None) -> str:
+        value = value or 0.0
+        return f"mean imbalance {value / len(curve.layers):.4f}" if windows else f"objective {tokens(value)} tokens"
+
+    text = f"another number on each layer: {used}, {worth(plan.objective)}, the least there is"
     if plan.uniform_redundant is None:
         say.show(f"{text}; no number fits on all layers alike")
         return
-    one = f"{count(plan.uniform_redundant, 'redundant expert')} on every layer {tokens(plan.uniform_objective or 0.0)}"
+    one = f"{count(plan.uniform_redundant, 'redundant expert')} on every layer: {worth(plan.uniform_objective)}"
     say.show(f"{text}; {one}")

@@ -111,5 +111,6 @@ def worse_than_rival(instance: PlacementInstance, result: Result, say: Say) -> b
     assert rival is not None
     if result.objective <= rival * WORSE:
         return False
-    say.note(f"worse than eplb: objective {result.objective:.10g} against {rival:.10g}")
+    what = "imbalance summed over layers" if result.unit == "imbalance" else "objective"
+    say.note(f"worse than eplb: {what} {result.objective:.10g} against {rival:.10g}")
     return True

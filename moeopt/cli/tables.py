@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.spoken import spoken
+from moeopt.percent import percent as plain_percent
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,13 +23,24 @@ def tokens(value: float) -> str:
     return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.6g}"
 
 
+def amount(result: Result, value: float, what: str = "") -> str:
+    """An objective or bound with its unit: tokens, or with windows the mean imbalance of a layer, and the sum."""
+    from moeopt.placement.problem import RATIO
+
+    if result.unit != RATIO:
+        return f"{tokens(value)} {result.unit}{what}"
+    assert result.solution is not None
+    layers = len(result.solution["layers"])
+    return f"mean imbalance {value / layers:.4f} (sum over {layers:,} layer{'s' * (layers > 1)} {value:.4f})"
+
+
 def percent(value: float | None) -> str:
-    """A fraction in per cent.
+    """As everywhere, and a dash where there is no number.
 
     >>> percent(0.00123), percent(None)
     ('0.123 %', '-')
     """
-    return "-" if value is None else f"{value * 100:.3f} %"
+    return "-" if value is None else plain_percent(value)
 
 
 def duration(seconds: float) -> str:
@@ -84,10 +96,13 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
     """A row a method, and what no plan can beat; long reasons are cut unless `everything` is wanted."""
     name = comparison.instance.get("name") or "instance"
     scored = any(row.held_out is not None for row in comparison.rows)
+    from moeopt.placement.problem import RATIO
+
+    ratios_count = any(row.result is not None and row.result.unit == RATIO for row in comparison.rows)
     made = table(
         str(name),
         "method",
-        "objective",
+        "imbalance sum" if ratios_count else "objective",
         "imbalance mean",
         "imbalance worst",
         *(["held-out mean", "held-out worst"] if scored else []),
@@ -114,7 +129,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
         mean, worst = sum(ratios) / len(ratios), max(ratios)
         made.add_row(
             "lower bound",
-            tokens(sum(floors)),
+            f"{sum(floors):.4f}" if ratios_count else tokens(sum(floors)),
             f"{mean:.4f}",
             f"{worst:.4f}",
             *["", ""] * scored,
@@ -129,6 +144,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
 
 
 def _cells(row: Row, floors: list[float] | None, best: bool, everything: bool, scored: bool) -> list[str]:
+    from moeopt.placement.problem import RATIO
     from moeopt.report.words import short
 
     result = row.result
@@ -141,7 +157,7 @@ def _cells(row: Row, floors: list[float] | None, best: bool, everything: bool, s
     found = figures(result, floors)
     return [
         row.method,
-        tokens(found["objective"]),
+        tokens(found["objective"]) if result.unit != RATIO else f"{found['objective']:.4f}",
         f"{found['imbalance_mean']:.4f}",
         f"{found['imbalance_worst']:.4f}",
         *(_held_out(row) if scored else []),

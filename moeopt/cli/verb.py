@@ -64,7 +64,17 @@ def verb(function: Callable[..., int]) -> Callable[..., int]:
     del run.__dict__["__wrapped__"]  # the parser reads the signature made here
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = annotations
+    run.__doc__ = _flowing(function.__doc__)
     return run
+
+
+def _flowing(text: str | None) -> str:
+    """Help whose paragraphs wrap where the terminal ends, not where the source does.
+
+    >>> _flowing("One.\\n\\n    Two\\n    lines.\\n    ")
+    'One.\\n\\nTwo lines.'
+    """
+    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text or "").split("\n\n"))
 
 
 def _is_group(kind: Any) -> bool:

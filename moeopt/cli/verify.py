@@ -83,7 +83,9 @@ def verify(
         for what in aside:
             say.note(f"not re-checked: {what}")
         if lost is not None:
-            show_lost(lost, say)
+            show_lost(lost, *_size(document), say)
+        elif failures:
+            say.note("what failures would lose was not looked at: the plan has faults")
     return GATE if faults else DONE
 
 
@@ -94,6 +96,12 @@ def _lost(document: ResultDocument) -> dict[str, Any]:
 
     instance = instance_of(document)
     return lost_document(instance, as_plan(document, instance.layers))
+
+
+def _size(document: ResultDocument) -> tuple[int, int]:
+    """Experts of a layer, and layers."""
+    assert document.solution is not None
+    return len(document.solution.layers[0].replicas), len(document.solution.layers)
 
 
 def _table(paths: list[str], say: Say) -> tuple[Any, tuple[int, ...], str | None]:

@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 PHASES = ("prefill", "decode")
 
 
-def read_inputs(paths: Sequence[str], shape: Shape, say: Say) -> PlacementInstance:
+def read_inputs(paths: Sequence[str], shape: Shape, say: Say, name: str | None = None) -> PlacementInstance:
     """One file: its instance. Several: their loads as windows of one instance, in the order given."""
     if len(paths) == 1:
-        instance = read_instance(paths[0], shape, say)
+        instance = read_instance(paths[0], shape, say, name)
         if instance.window_loads is None:
-            _refuse_window_options(shape)
+            refuse_window_options(shape)
         return instance
-    return from_loads(joined(paths, say, shape.steps), ", ".join(paths), shape, say, name_of_windows(paths))
+    return from_loads(joined(paths, say, shape.steps), ", ".join(paths), shape, say, name or name_of_windows(paths))
 
 
-def _refuse_window_options(shape: Shape) -> None:
+def refuse_window_options(shape: Shape) -> None:
+    """Options that say how windows count, where there is one."""
     check = Violations()
     for option, value in (("--combine", shape.combine), ("--alpha", shape.alpha)):
         if value is not None:
@@ -55,8 +56,12 @@ def name_of_windows(paths: Sequence[str]) -> str:
     return f"{first}, {len(names)} windows"
 
 
-def joined(paths: Sequence[str], say: Say, steps_of_each: int | None = None) -> LoadTable:
+def joined(
+    paths: Sequence[str], say: Say, steps_of_each: int | None = None, read: Sequence[LoadTable] | None = None
+) -> LoadTable:
     """The tables of several files as one table with windows; `steps_of_each` stands above what files say.
+
+    `read` are the tables where the files have been read already.
 
     Raises
     ------
@@ -73,7 +78,7 @@ def joined(paths: Sequence[str], say: Say, steps_of_each: int | None = None) -> 
             check.add("input", path, rule="is given twice", fix="Give each window once")
     _refuse_mixed_phases(paths, check)
     check.raise_if_any()
-    tables = [_loads(path, check) for path in paths]
+    tables = [_loads(path, check) for path in paths] if read is None else list(read)
     check.raise_if_any()
     known = [table for table in tables if table is not None]
     _refuse_unlike(paths, known, check)
@@ -98,7 +103,9 @@ def _loads(path: str, check: Violations) -> LoadTable | None:
         table: LoadTable = found
         return table
     rule = f"is {'a plan' if what == 'plan' else 'an instance document'}, and several inputs are windows of loads"
-    check.add("input", path, rule=rule, fix="Give it alone, or the loads it was made from")
+    check.add(
+        "input", path, rule=rule, fix="Give it alone, or the loads it was made from; compare --apart takes several"
+    )
     return None
 
 
@@ -137,7 +144,12 @@ def _refuse_unlike(paths: Sequence[str], tables: Sequence[LoadTable], check: Vio
         if table.loads.shape != first.loads.shape:
             shown = "{} layers of {} experts".format(*table.loads.shape)
             rule = "must have the shape of the first input, {} layers of {} experts".format(*first.loads.shape)
-            check.add("input", f"{path}: {shown}", rule=rule, fix="Windows are of one LLM; place others apart")
+            check.add(
+                "input",
+                f"{path}: {shown}",
+                rule=rule,
+                fix="Windows are of one LLM; place others apart, or compare --apart",
+            )
         elif table.layers != first.layers:
             rule = f"must have the layers of the first input, {_few(first.layers)}"
             check.add("input", f"{path}: layers {_few(table.layers)}", rule=rule, fix="Cut both with --layers")

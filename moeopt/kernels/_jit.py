@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from moeopt.limits import Deadline
+from moeopt.result import MACHINE_NOTE
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,6 +25,21 @@ R = TypeVar("R")
 def has_numba() -> bool:
     """Whether the extra ``fast`` is there; ``MOEOPT_INTERPRET=1`` says no."""
     return os.environ.get("MOEOPT_INTERPRET") != "1" and importlib.util.find_spec("numba") is not None
+
+
+def interpreter_note(what: str, compiled: bool, room_s: float = 3.0) -> str | None:
+    """What a result says where `what`, such as "the re-planning", runs interpreted; ``None`` where it does not.
+
+    With `room_s` seconds more the compiled code could have been loaded.
+    """
+    if not has_numba():
+        return f"{MACHINE_NOTE}{what} is interpreted, some hundred times slower: pip install 'moeopt[fast]'"
+    if compiled:
+        return None
+    return (
+        f"the time limit leaves no room to load compiled code, so {what} ran interpreted, some hundred times slower: "
+        f"allow {room_s:g} s more, or solve in a process that has called moeopt.kernels.warmup()"
+    )
 
 
 KERNELS: list[Kernel[Any, Any]] = []
@@ -103,7 +119,7 @@ class Kernel(Generic[P, R]):
         return not deadline.limited or self.ready() or left > compile_s or (left > load_s and self.on_disk())
 
     def on_disk(self) -> bool:
-        """Whether some earlier process left compiled code in the cache folder."""
+        """Whether some earlier process left compiled code of this very source in the cache folder."""
         if not has_numba():
             return False
         source = Path(self.function.__code__.co_filename)
@@ -111,7 +127,9 @@ class Kernel(Generic[P, R]):
         if os.environ.get("NUMBA_CACHE_DIR"):
             folders.insert(0, Path(os.environ["NUMBA_CACHE_DIR"]))
         pattern = f"**/{source.stem}.{self.function.__qualname__}-*.nbi"
-        return any(next(folder.glob(pattern), None) is not None for folder in folders if folder.is_dir())
+        written_s = source.stat().st_mtime
+        found = (index for folder in folders if folder.is_dir() for index in folder.glob(pattern))
+        return any(index.stat().st_mtime >= written_s for index in found)
 
 
 def jit(function: Callable[P, R]) -> Kernel[P, R]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 
 from moeopt.kernels import dispatch, enumerate, moving, packing, pricing, settle, windows
@@ -15,6 +17,8 @@ def warmup(*, plain: bool = False) -> list[str]:
     The compiled code stays in numba's cache folder for later processes, where that folder can be written. With `plain`
     only the search of a new plan for one window and even parts, which takes a third of the time.
     """
+    if not plain:
+        importlib.import_module("scipy.optimize")  # heavy too, and needed for shares of a free split and for moves
     if not has_numba():
         return ["numba is not installed: the search is interpreted; pip install 'moeopt[fast]' makes it fast"]
     load_search()
@@ -89,6 +93,9 @@ def load_windows() -> None:
         2,
         -1,
         1.0,
+        np.ones(3, dtype=np.int64),
+        np.zeros(2, dtype=np.int64),
+        1,
     )
     held = np.array([0, 1, 0, 2], dtype=np.int64)
     rng = np.array([7], dtype=np.int64)

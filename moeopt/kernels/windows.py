@@ -44,7 +44,8 @@ class Field(NamedTuple):
     (W,) least cost of a replica; ``base`` (G, W) what a GPU carries anyhow, at speed 1; ``least`` (W,) proven floor
     under each ratio; ``gpu`` (S,) GPU of each slot; ``start`` (G + 1,) first slots; ``pace`` (G,) reciprocal speeds;
     ``rule`` (E, G) 0, `PINNED` or `FORBIDDEN`, (0, 0) when there are none; ``distinct`` no doubles on a GPU; ``most``
-    replicas of an expert; ``empty`` id of the empty expert, or -1; ``tail`` how many of the ratios count.
+    replicas of an expert; ``empty`` id of the empty expert, or -1; ``tail`` how many of the ratios count; ``keeps``
+    (E,) replicas an expert keeps; ``home`` (G,) node of each GPU; ``spread`` nodes an expert keeps replicas on, or 1.
     """
 
     loads: Floats
@@ -59,6 +60,9 @@ class Field(NamedTuple):
     most: int
     empty: int
     tail: float
+    keeps: Ints
+    home: Ints
+    spread: int
 
 
 class State(NamedTuple):
@@ -209,6 +213,30 @@ def cost_of(field: Field, state: State) -> float:
 
 
 @jit
+def too_close(field: Field, state: State, slot: int, to: int) -> bool:
+    """Whether the expert in a slot, once it has left it for GPU `to` or for none (-1), would lie on too few nodes."""
+    expert = state.held[slot]
+    if field.spread < 2 or expert == field.empty:
+        return False
+    nodes = 0
+    if to >= 0:
+        nodes = 1
+    for copy in range(state.counts[expert]):
+        here = state.where[expert, copy]
+        if here == slot:
+            continue
+        node = field.home[field.gpu[here]]
+        seen = to >= 0 and field.home[to] == node
+        for before in range(copy):
+            there = state.where[expert, before]
+            if there != slot and field.home[field.gpu[there]] == node:
+                seen = True
+        if not seen:
+            nodes += 1
+    return nodes < field.spread
+
+
+@jit
 def can_swap(field: Field, state: State, first: int, second: int) -> bool:
     """Whether two slots may exchange their replicas."""
     one = state.held[first]
@@ -228,7 +256,7 @@ def can_swap(field: Field, state: State, first: int, second: int) -> bool:
             return False
         if field.rule[two, b] == PINNED and state.on[two, b] == 1:
             return False
-    return True
+    return not too_close(field, state, first, b) and not too_close(field, state, second, a)
 
 
 @jit
@@ -236,7 +264,7 @@ def can_change(field: Field, state: State, slot: int, to: int) -> bool:
     """Whether `slot` may change over to expert `to`."""
     out = state.held[slot]
     home = field.gpu[slot]
-    if out == to or (out != field.empty and state.counts[out] < 2):
+    if out == to or (out != field.empty and state.counts[out] <= field.keeps[out]):
         return False
     if to != field.empty and (state.counts[to] >= field.most or (field.distinct and state.on[to, home] > 0)):
         return False
@@ -245,7 +273,7 @@ def can_change(field: Field, state: State, slot: int, to: int) -> bool:
             return False
         if field.rule[out, home] == PINNED and state.on[out, home] == 1:
             return False
-    return True
+    return not too_close(field, state, slot, -1)
 
 
 @jit
@@ -417,14 +445,14 @@ def find_change(field: Field, state: State, hot: int, least: float) -> float:
             # turn 0: one more copy of `inside` elsewhere relieves the hot GPU; turn 1: it gives its slot away
             if inside == field.empty or (state.counts[inside] >= field.most and turn == 0):
                 continue
-            if state.counts[inside] < 2 and turn == 1:
+            if state.counts[inside] <= field.keeps[inside] and turn == 1:
                 continue
             for other in range(state.held.shape[0] if turn == 0 else state.counts.shape[0]):
                 slot = other if turn == 0 else first
                 to = inside if turn == 0 else other
                 out = state.held[slot]
                 home = field.gpu[slot]
-                if (turn == 0 and home == hot) or (out != field.empty and state.counts[out] < 2):
+                if (turn == 0 and home == hot) or (out != field.empty and state.counts[out] <= field.keeps[out]):
                     continue
                 guess = state.height[home] + state.relief[to]
                 if guess <= best:

@@ -50,10 +50,11 @@ class LayerBound:
     """Gap down to which `tighten` has tried all it knows, 0 before it has."""
 
 
-def cheap(instance: PlacementInstance) -> list[LayerBound]:
+def cheap(instance: PlacementInstance, deadline: Deadline | None = None) -> list[LayerBound]:
     """Best of mean, one expert alone and largest replica, for each layer; milliseconds for a whole LLM.
 
-    Where groups are kept on nodes: the least over all deals of groups to nodes of the node that is worst off.
+    Where groups are kept on nodes: the least over all deals of groups to nodes of the node that is worst off. With
+    several windows some bounds are dearer, and left out once `deadline` has passed.
 
     >>> [bound.kind for bound in cheap(PlacementInstance([[5, 5, 5, 5], [9, 1, 1, 1]], gpus=4, slots=4))]
     ['mean', 'largest']
@@ -62,7 +63,7 @@ def cheap(instance: PlacementInstance) -> list[LayerBound]:
     if instance.windows:
         from moeopt.placement import window_bounds
 
-        return window_bounds.cheap(instance)
+        return window_bounds.cheap(instance, deadline)
     if instance.exact_base is not None:
         return [lifted(instance, row, bound) for row, bound in enumerate(cheap(instance.bare))]
     if instance.engine_split:

@@ -62,14 +62,15 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
             found.append({"rule": "pin, slots", "message": message, "shortfall": pinned - instance.slots[gpu]})
     if not found:
         found.extend(replica_conflicts(instance))
+    fewest = fewest_moves(instance) if instance.gone else None
     if not found:
-        found.extend(_budget(instance))
+        found.extend(_budget(instance, fewest))
     several = max(instance.min_replicas) > 1 or instance.survive_nodes > 0
     if not found and (instance.constrained or (several and instance.hierarchical)):
         from moeopt.placement.feasible import fill_conflicts
 
         found.extend(fill_conflicts(instance))
-    if not found and instance.current is not None:
+    if not found and instance.current is not None and fewest is None:  # a closed form has been asked already
         from moeopt.placement.replanning.shortfall import budget_conflicts
 
         found.extend(budget_conflicts(instance))
@@ -87,11 +88,10 @@ def _enough(instance: PlacementInstance, left: int) -> str:
     return f"{each} a GPU would do ({more} redundant experts make {each * left})"
 
 
-def _budget(instance: PlacementInstance) -> list[dict[str, Any]]:
-    """Fewer moves allowed than restore every expert."""
+def _budget(instance: PlacementInstance, fewest: list[int] | None) -> list[dict[str, Any]]:
+    """Fewer moves allowed than restore every expert, `fewest` a layer where a closed form tells."""
     if not instance.gone or (instance.max_moves is None and instance.max_moves_per_layer is None):
         return []
-    fewest = fewest_moves(instance)
     if fewest is None:
         fewest = _fewest_by_flow(instance)
     if fewest is None:

@@ -161,12 +161,20 @@ class Derived:
         denominator = self.floor.denominator  # a power of two, like that of every float
         if self.loads.dtype == np.int64:
             whole: NDArray[Any] = self.loads if denominator == 1 else self.loads.astype(object) * denominator
+        elif self._whole_loads:
+            fits = int(self.loads.max()) * denominator < 2**62
+            whole = self.loads.astype(np.int64).astype(np.int64 if fits else object) * denominator
         else:
             ratios = [value.as_integer_ratio() for value in self.loads.ravel().tolist()]
             denominator = max(denominator, *(bottom for _, bottom in ratios))
             tops = [top * (denominator // bottom) for top, bottom in ratios]
             whole = np.array(tops, dtype=np.int64 if max(tops) < 2**62 else object).reshape(self.loads.shape)
         return whole, int(self.floor * denominator), denominator
+
+    @property
+    def _whole_loads(self) -> bool:
+        """Loads are doubles without a fraction, and small enough for int64."""
+        return bool(self.loads.max() < 2.0**62 and (np.trunc(self.loads) == self.loads).all())
 
     @cached_property
     def ideal(self) -> tuple[Fraction, ...]:

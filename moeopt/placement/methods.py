@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from moeopt.placement import engine_rule, exact
-from moeopt.placement.heuristics import dispatch, eplb, equal_split, fold, repair, search, simple
+from moeopt.placement.heuristics import dispatch, eplb, equal_split, fold, repair, search, simple, windowed
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.placement.problem import house
@@ -47,13 +47,13 @@ def _equal(instance: PlacementInstance) -> str | None:
 
 
 def _searched(instance: PlacementInstance) -> str | None:
-    return search.applies(instance) or _unknown(instance, search.KNOWS)
+    return windowed.applies(instance) or _unknown(instance, search.KNOWS)
 
 
 def _programmed(instance: PlacementInstance) -> str | None:
     if engine_rule.fixed(instance):
         return f"its programme knows even and free parts, not {instance.split}; use search"
-    return search.applies(instance) or _unknown(instance, ("min_replicas", "survive_nodes"))
+    return windowed.applies(instance) or _unknown(instance, ("min_replicas", "survive_nodes"))
 
 
 def _repaired(instance: PlacementInstance) -> str | None:

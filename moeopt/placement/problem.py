@@ -257,9 +257,12 @@ def _better_layers(
     slots = plan.slot_expert.copy()
     slots[keep] = warm.slot_expert[keep]
     shares = plan.shares
-    if shares is not None:
-        assert warm.shares is not None  # both have shares with a free split, neither with an even one
-        shares = tuple(old if kept else new for kept, old, new in zip(keep, warm.shares, shares, strict=True))
+    if shares is not None or warm.shares is not None:  # with a free split only
+        from moeopt.placement.shares import with_even_shares
+
+        shares, warm_shares = with_even_shares(instance, plan).shares, with_even_shares(instance, warm).shares
+        assert shares is not None and warm_shares is not None
+        shares = tuple(old if kept else new for kept, old, new in zip(keep, warm_shares, shares, strict=True))
     merged = Placement.of(slots, shares)
     return merged, verify.evaluate(instance, merged)
 

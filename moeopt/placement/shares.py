@@ -2,41 +2,79 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 
 from moeopt.limits import Deadline
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement, Share
+from moeopt.placement.replanning.parts import layer_alone
 from moeopt.placement.verify import evaluate
+
+JUDGED = 2.5
+"""What follows the last programme, in times that a layer takes to be judged: it is built, checked and judged again."""
 
 
 def with_best_shares(instance: PlacementInstance, plan: Placement, deadline: Deadline | None = None) -> Placement:
     """The same slots with the shares that make the busiest GPU cheapest; the referee checks what comes out.
 
-    Even parts stay where the programme, which is exact to 1e-9 only, finds nothing better, and where time is up.
+    Even parts stay where the programme, which is exact to 1e-9 only, finds nothing better, and where time is up. Time
+    for the referee is kept back; where it leaves none for any layer, the plan has no shares, which are even parts.
 
     Raises
     ------
     PlanError
         The plan breaks a rule.
     """
-    even = evaluate(instance, Placement(plan.slot_expert)).max_load
+    return best_shares(instance, plan, Deadline(None) if deadline is None else deadline)[0]
+
+
+def best_shares(
+    instance: PlacementInstance, plan: Placement, deadline: Deadline
+) -> tuple[Placement, tuple[Fraction, ...]]:
+    """The same, and the cost of every layer with these shares."""
+    tops = list(evaluate(instance, Placement(plan.slot_expert)).max_load)
     rows = plan.slot_expert.tolist()
-    deadline = Deadline(None) if deadline is None else deadline
-    chosen = [
-        _even_shares(instance, held) if deadline.passed() else _layer_shares(instance, row, held)
-        for row, held in enumerate(rows)
-    ]
-    best = Placement.of(rows, chosen)
-    found = evaluate(instance, best).max_load
-    assert best.shares is not None
-    shares = [
-        mine if after < before else _even_shares(instance, held)
-        for mine, after, before, held in zip(best.shares, found, even, rows, strict=True)
-    ]
-    return Placement.of(rows, shares)
+    kept_s = _referee_s(instance, rows[0]) * len(rows) if deadline.limited and not deadline.passed() else 0.0
+    if deadline.remaining_s() <= kept_s or not deadline.allows_import("scipy.optimize"):
+        deadline.close()
+        return Placement(plan.slot_expert), tuple(tops)
+    chosen: list[list[Share]] = []
+    for row, held in enumerate(rows):
+        left_s = deadline.remaining_s() - kept_s
+        if left_s <= 0:
+            deadline.close()
+            chosen.extend(_even_shares(instance, other) for other in rows[row:])
+            break
+        mine = _layer_shares(instance, row, held, left_s)
+        after = _judged(instance, row, held, mine)
+        better = after < tops[row]
+        tops[row] = min(after, tops[row])
+        chosen.append(mine if better else _even_shares(instance, held))
+    return Placement.of(rows, chosen), tuple(tops)
+
+
+def with_even_shares(instance: PlacementInstance, plan: Placement) -> Placement:
+    """The same plan with its shares written out where it has none, which means even parts."""
+    if plan.shares is not None:
+        return plan
+    rows = plan.slot_expert.tolist()
+    return Placement.of(rows, [_even_shares(instance, held) for held in rows])
+
+
+def _judged(instance: PlacementInstance, row: int, held: list[int], shares: list[Share]) -> Fraction:
+    return evaluate(layer_alone(instance, row), Placement.of(held, [shares])).max_load[0]
+
+
+def _referee_s(instance: PlacementInstance, held: list[int]) -> float:
+    """Seconds to be kept for each layer, as the first one takes them."""
+    start_s = time.perf_counter()
+    _judged(instance, 0, held, _even_shares(instance, held))
+    return JUDGED * (time.perf_counter() - start_s)
 
 
 def _even_shares(instance: PlacementInstance, held: list[int]) -> list[Share]:
@@ -49,7 +87,8 @@ def _hosted(instance: PlacementInstance, held: list[int]) -> Counter[tuple[int, 
     return Counter((e, g) for e, g in zip(held, instance.gpu_of_slot.tolist(), strict=True) if e != EMPTY)
 
 
-def _layer_shares(instance: PlacementInstance, row: int, held: list[int]) -> list[Share]:
+def _layer_shares(instance: PlacementInstance, row: int, held: list[int], most_s: float) -> list[Share]:
+    """Best shares of one layer, or even ones where that takes more than `most_s` seconds."""
     from scipy import sparse
     from scipy.optimize import linprog
 
@@ -95,6 +134,7 @@ def _layer_shares(instance: PlacementInstance, row: int, held: list[int]) -> lis
         b_eq=np.ones(instance.num_experts),
         bounds=bounds,
         method="highs",
+        options={} if math.isinf(most_s) else {"time_limit": most_s},
     )
     if answer.status != 0:
         return _even_shares(instance, held)

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from moeopt.kernels.counts import greedy_counts
+from moeopt.kernels.fractions import total
 from moeopt.placement.instance import PlacementInstance
 
 
@@ -34,14 +35,14 @@ def means(instance: PlacementInstance) -> Sequence[Fraction]:
 
 def _least_total(loads: list[int], floor: int, spare: int) -> int:
     """Least ``sum_e max(a_e, r_e K)`` over counts with `spare` replicas more than one each: convex in each r_e."""
-    total = sum(max(load, floor) for load in loads)
+    least = sum(max(load, floor) for load in loads)
     free = sum(max(load // floor, 1) - 1 for load in loads)  # replicas that stay above the floor cost nothing
     rest = spare - free
     if rest <= 0:
-        return total
+        return least
     partial = sorted(floor - load % floor for load in loads if load > floor and load % floor)
-    total += sum(partial[:rest])
-    return total + max(rest - len(partial), 0) * floor
+    least += sum(partial[:rest])
+    return least + max(rest - len(partial), 0) * floor
 
 
 def exact_weights(instance: PlacementInstance, row: int) -> tuple[list[int], int]:
@@ -53,15 +54,14 @@ def alone(instance: PlacementInstance, row: int, expert: int) -> Fraction:
     """One expert on as many GPUs as can share it, the fastest ones."""
     whole, floor, denominator = instance.exact_loads
     load = int(whole[row, expert])
-    speeds = sorted(
-        (Fraction(s) for s, count in zip(instance.speed, instance.slots, strict=True) if count), reverse=True
-    )
-    speeds = speeds[: most_replicas(instance)]
+    paces = sorted((pace for pace, count in zip(instance.speed, instance.slots, strict=True) if count), reverse=True)
+    exact = {pace: Fraction(pace) for pace in paces}
+    speeds = [exact[pace] for pace in paces[: most_replicas(instance)]]
     per_replica = instance.floor_rule == "per_replica"
     floor_cost = Fraction(floor if per_replica else 0, denominator) / speeds[0]  # per expert, replicas share the floor
     weight = Fraction(load if per_replica else max(load, floor), denominator)
     if instance.split == "free":
-        return max(weight / sum(speeds), floor_cost)
+        return max(weight / total(speeds), floor_cost)
     if not instance.distinct:  # several replicas on the fastest GPU: only the share of one piece is sure
         return max(weight / most_replicas(instance) / speeds[0], floor_cost)
     # r equal pieces on r different GPUs: the slowest of them decides, at best the r-th fastest

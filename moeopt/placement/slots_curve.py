@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from moeopt.errors import Violations
 from moeopt.limits import Deadline, Limits
+from moeopt.percent import percent_up
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.problem import PROBLEM
 from moeopt.registry import Progress
@@ -203,7 +203,7 @@ class _Run:
             if open_ended and len(self.results) >= FEWEST and mean <= PERFECT and extra != wanted[-1]:
                 self.notes.append(
                     f"the curve ends at {extra} redundant experts: the mean imbalance is {mean:.4f} there and never "
-                    f"below 1, so no larger number can win more than {math.ceil((mean - 1) * 1e4) / 100:g} %"
+                    f"below 1, so no larger number can win more than {percent_up(mean - 1)}"
                 )
                 return
         if len(wanted) > MOST:

@@ -187,7 +187,7 @@ def _judge_totals(instance: PlacementInstance, totals: NDArray[Any], denominator
         totals.dtype == object or max(denominators) >= 2**1023
     ):  # the whole numbers may lie beyond the range of a double where their ratio does not
         rows = zip(totals.tolist(), denominators, strict=True)
-        ratios = np.array([[float(Fraction(total, bottom)) for total in row] for row, bottom in rows])
+        ratios = np.array([[total / bottom for total in row] for row, bottom in rows])  # whole numbers: rounded once
     else:
         ratios = totals / np.array([float(bottom) for bottom in denominators])[:, None]
     return Evaluation(tuple(tops), instance.ideal, ratios / np.array(instance.speed))

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels.counts import greedy_counts
+from moeopt.limits import Deadline
 from moeopt.placement import bounds
 from moeopt.placement.combined import combine, ratio, tail_of
 from moeopt.placement.instance import PlacementInstance
@@ -33,11 +34,12 @@ def grain(instance: PlacementInstance) -> Fraction:
     return GRAIN * instance.total_speed
 
 
-def cheap(instance: PlacementInstance) -> list[bounds.LayerBound]:
-    """Best of the windows' own cheap bounds, combined, and the bounds of their blend and envelope."""
+def cheap(instance: PlacementInstance, deadline: Deadline | None = None) -> list[bounds.LayerBound]:
+    """Best of the windows' own cheap bounds, combined, and, while there is time, of their blend and envelope."""
     alone = [bounds.cheap(window) for window in instance.windows]
     found = [_joined(instance, row, [mine[row] for mine in alone]) for row in range(instance.num_layers)]
-    if instance.split != "even":
+    deadline = Deadline(None) if deadline is None else deadline
+    if instance.split != "even" or deadline.passed():
         return found
     # of a blend and of the envelope the largest replica can say more: in floating point, to see where exactness pays
     known = np.array([float(bound.value) for bound in found])
@@ -46,6 +48,8 @@ def cheap(instance: PlacementInstance) -> list[bounds.LayerBound]:
         counts = greedy_counts(loads, instance.num_slots, bounds.most_replicas(instance))
         largest = (loads / counts).max(axis=1) / max(instance.speed)
         for row in np.flatnonzero(largest > known * (1 - 1e-9)).tolist():
+            if deadline.passed():
+                return found
             better = kind(instance, row)
             if better is not None and better.value > found[row].value:
                 found[row] = better

@@ -58,7 +58,12 @@ def columns(summary: Summary) -> list[Column]:
         return words.NONE if value is None else f"{value:,}"
 
     return [
-        Column(f"Objective ({summary.unit})", "", lambda row: words.amount(row.objective, places), floor),
+        Column(
+            f"Objective ({'imbalance, summed' if summary.unit == 'imbalance' else summary.unit})",
+            "",
+            lambda row: words.amount(row.objective, places),
+            floor,
+        ),
         Column("Imbalance", "mean", lambda row: words.ratio(row.figure("imbalance_mean")), words.ratio(mean)),
         Column("Imbalance", "worst", lambda row: words.ratio(row.imbalance_worst), words.ratio(worst)),
         *(_held_out() if summary.scored else []),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from moeopt.percent import percent as plain_percent
+from moeopt.percent import percent_up
 from moeopt.placement.instance import PlacementInstance
 from moeopt.report.summary import NEAR_GAP, RowSummary, Summary
 
@@ -58,28 +60,12 @@ def ratio(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Two decimals below ten percent, and what is not zero never looks like zero.
+    """As everywhere, and a dash where there is no number.
 
-    >>> percent(0.0), percent(1e-7), percent(0.0195), percent(0.7478)
-    ('0 %', '<0.01 %', '1.95 %', '74.8 %')
+    >>> percent(0.0195), percent(None)
+    ('1.95 %', '–')
     """
-    if value is None:
-        return NONE
-    if value == 0:
-        return "0 %"
-    if 0 < value < 5e-5:
-        return "<0.01 %"
-    return f"{value:.2%}".replace("%", " %") if value < 0.0995 else f"{value:.1%}".replace("%", " %")
-
-
-def percent_up(value: float) -> str:
-    """As `percent`, rounded up: for "at most".
-
-    >>> percent_up(0.0), percent_up(1e-7), percent_up(0.01951)
-    ('0 %', '0.01 %', '1.96 %')
-    """
-    step = 1e4 if value < 0.0995 else 1e3
-    return percent(math.ceil(value * step - 1e-9) / step)
+    return NONE if value is None else plain_percent(value)
 
 
 def seconds(value: float | None) -> str:
@@ -246,7 +232,11 @@ def _rules(instance: PlacementInstance) -> list[str]:
     if instance.groups is not None:
         rules.append("groups stay on one node" if instance.hierarchical else "groups do not bind")
     if instance.windows:
-        how = f"the worst {1 - instance.alpha:.0%} (CVaR)" if instance.combine == "cvar" else f"the {instance.combine}"
+        how = (
+            f"the worst {percent(1 - instance.alpha)} (CVaR)"
+            if instance.combine == "cvar"
+            else f"the {instance.combine}"
+        )
         rules.append(f"{count(len(instance.windows), 'window')}, {how} counts")
     if instance.shared is not None:
         rules.append(f"{count(instance.num_shared, 'shared expert')} {instance.shared}, top-{instance.top_k}")

@@ -90,7 +90,42 @@ def test_verify_says_what_each_failure_would_lose(running: Path, moeopt: Callabl
         for layer, row in rows.items():
             mine = set(row[3 * gpu : 3 * gpu + 3]) - set(row[: 3 * gpu] + row[3 * gpu + 3 :])
             assert lost["gpus"][str(gpu)].get(str(layer), []) == sorted(mine)
-    assert "if it fails" in moeopt("verify", running, "--failures").out
+    shown = moeopt("verify", running, "--failures").out
+    assert "experts that would have no replica left, of 8 in each of 2 layers; the worst first" in shown
+    assert "no node may fail: each of the 2 nodes has experts that no other has" in shown
+    worst = max(sum(map(len, gone.values())) for gone in lost["nodes"].values())
+    first = next(line for line in shown.splitlines() if line.startswith(("GPU", " GPU", "node", " node")))
+    assert f" {worst} " in first  # a node takes more with it than any of its GPUs
+
+
+def test_verify_says_in_a_line_that_any_gpu_may_fail(eight: Path, tmp_path: Path, moeopt: Callable[..., Run]) -> None:
+    safe = tmp_path / "safe.json"
+    shape = ("--gpus", 4, "--slots", 16, "--nodes", 2, "--survive-nodes", 1)
+    assert moeopt("place", eight, *shape, "-o", safe).code == 0
+    assert moeopt("verify", safe, "--failures").out.splitlines()[1:] == [
+        "any one of the 4 GPUs may fail: no expert is lost",
+        "any one of the 2 nodes may fail: no expert is lost",
+    ]
+
+
+def test_failures_of_a_plan_with_faults_are_said_not_to_be_looked_at(running: Path, moeopt: Callable[..., Run]) -> None:
+    run = moeopt("verify", running, "--gpus", 5, "--failures")
+    assert run.code == 5 and "what failures would lose was not looked at: the plan has faults" in run.err
+
+
+def test_a_repair_leads_with_its_summary_and_a_long_list_is_cut(tmp_path: Path, moeopt: Callable[..., Run]) -> None:
+    loads = tmp_path / "loads.csv"
+    loads.write_text("\n".join(",".join(["5", "4", "3", "2", "2", "1"]) for _ in range(10)) + "\n")
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    assert moeopt("place", loads, "--gpus", 4, "--slots", 8, "--method", "lpt", "-o", before).code == 0
+    run = moeopt("place", loads, "--gpus", 4, "--slots", 8, "--current", before, "--lost", 0, "-o", after)
+    lines = run.out.splitlines()
+    assert lines[0].startswith("method") and lines[1] == "GPUs         lost 0"
+    loads_made = json.loads(after.read_text())["solution"]["repair"]["storage_loads"]
+    assert f"storage      {loads_made} loads, the fewest possible" in run.out
+    assert run.out.index("lower bound") < run.out.index("load from storage")
+    assert lines[-1] == f"... and {loads_made - 12} more; all are in {after}"
+    assert ", the fewest that restore every expert; the running plan cannot stay; imbalance after it " in run.out
 
 
 def test_the_slots_curve_is_a_table_and_a_file(eight: Path, tmp_path: Path, moeopt: Callable[..., Run]) -> None:
@@ -112,6 +147,10 @@ def test_one_memory_budget_chooses_for_every_layer(eight: Path, moeopt: Callable
     assert budget["redundant"][0] > budget["redundant"][1] == 0  # the skewed layer gets them
     shown = moeopt("place", eight, *words, "--memory-budget", "6GB")
     assert "another number on each layer" in shown.out and "every layer" in shown.err
+    other = eight.with_name("other.csv")
+    other.write_text(EIGHT.replace("40,9", "9,40"))
+    windows = moeopt("place", eight, other, *words, "--memory-budget", "6GB")
+    assert "tokens" not in windows.out and ", mean imbalance " in windows.out
     short = moeopt("place", eight, *words, "--memory-budget", "3GB")
     assert short.code == 3 and "takes 4 GB" in short.err and "has 3 GB" in short.err
 

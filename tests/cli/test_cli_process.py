@@ -174,7 +174,9 @@ def test_ctrl_c_ends_a_comparison_after_the_method_being_run(tmp_path: Path):
     """Finished rows were lost, and an unfinished one looked like a finished one."""
     report = tmp_path / "report.md"
     methods = "contiguous,search,lpt,snake"
-    with start("compare", LOADS, LOADS, "--gpus", 32, "--slots", 96, "--methods", methods, "-o", report) as child:
+    with start(
+        "compare", "--apart", LOADS, LOADS, "--gpus", 32, "--slots", 96, "--methods", methods, "-o", report
+    ) as child:
         time.sleep(4)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=60)

@@ -171,7 +171,7 @@ def test_compare_marks_the_best_and_the_bound(moeopt, tiny):
 def test_compare_takes_plans_and_several_inputs(moeopt, tiny, plan, tmp_path):
     other = tmp_path / "other.csv"
     other.write_text("1,2,3,4\n")
-    words = ("compare", tiny, other, *SHAPE, "--methods", "eplb", "--plans", plan, "--json")
+    words = ("compare", tiny, other, "--apart", *SHAPE, "--methods", "eplb", "--plans", plan, "--json")
     first, second = moeopt(*words).document["blocks"]
     assert [row["method"] for row in first["rows"]] == ["eplb", "plan.json"]
     assert first["rows"][1]["objective"] == json.loads(plan.read_text())["objective"]
@@ -217,6 +217,47 @@ def test_inspect_with_a_shape_says_what_any_plan_could_reach(moeopt, tiny):
     facts = moeopt("inspect", tiny, *SHAPE, "--json").document["files"][0]
     for row in facts["per_layer"]:
         assert 1 <= row["best_possible"] <= row["now"]
+
+
+def test_inspect_shows_the_running_plan_beside_the_best_any_plan_could_reach(moeopt, tiny, plan):
+    """--current was accepted and ignored."""
+    placed = json.loads(plan.read_text())["solution"]
+    facts = moeopt("inspect", tiny, *SHAPE, "--current", plan, "--json").document["files"][0]
+    assert facts["now_mean"] == placed["imbalance_mean"] and facts["now_total"] == placed["imbalance_total"]
+    assert [row["now"] for row in facts["per_layer"]] == [layer["imbalance"] for layer in placed["layers"]]
+    run = moeopt("inspect", tiny, *SHAPE, "--current", plan)
+    assert f"imbalance of the running plan {placed['imbalance_mean']:.4f}; no plan gets below" in run.out
+    lost = moeopt("inspect", tiny, "--gpus", 3, "--slots", 6, "--current", plan, "--lost", 0)
+    assert "of the running plan unknown, as it breaks today's rules: layer 3: expert" in lost.out
+
+
+def test_inspect_refuses_options_that_say_nothing(moeopt, tiny, plan):
+    run = moeopt("inspect", plan, "--gpus", 3)
+    assert run.code == 2 and "is a plan, and options are for loads. Leave out --gpus" in run.err
+    assert moeopt("inspect", tiny, "--current", plan).code == 2  # no shape
+    assert "--combine" in moeopt("inspect", tiny, *SHAPE, "--combine", "mean").err
+
+
+@pytest.mark.parametrize("combine", ["worst", "mean"])
+def test_several_files_mean_the_same_windows_to_every_verb(moeopt, tiny, tmp_path, combine):
+    """They were windows to place, blocks to compare, and strangers to inspect."""
+    other = tmp_path / "other.csv"
+    other.write_text("layer,a,b,c,d\n3,1,9,2,4\n7,2,2,8,1\n")
+    words = (tiny, other, *SHAPE, "--combine", combine)
+    placed = moeopt("place", *words, "--method", "contiguous", "--json").document
+    (block,) = moeopt("compare", *words, "--methods", "contiguous", "--json").document["blocks"]
+    assert block["rows"][0]["objective"] == placed["objective"]
+    together = moeopt("inspect", *words, "--json").document["together"]
+    assert together["windows"] == 2 and together["combine"] == combine
+    assert together["now_mean"] == placed["solution"]["imbalance_mean"]
+    shown = moeopt("inspect", *words).out
+    assert f"together, as 2 windows of which the {combine} counts" in shown
+    unlike = tmp_path / "unlike.csv"
+    unlike.write_text("1,2,3,4\n")
+    strangers = moeopt("inspect", tiny, unlike, *SHAPE)
+    assert strangers.code == 0 and "not windows of one plan:" in strangers.out
+    refused = moeopt("compare", tiny, unlike, *SHAPE, "--methods", "eplb")
+    assert refused.code == 2 and "compare --apart" in refused.err
 
 
 def test_check_lists_feasible_totals_and_the_price_of_a_slot(moeopt):
@@ -289,7 +330,9 @@ def test_arrays_of_one_file_are_told_apart(moeopt, tmp_path):
     file = tmp_path / "loads.npz"
     np.savez(file, a=np.array([[8, 4, 2, 2]]), b=np.array([[1, 2, 3, 4]]))
     words = ("--gpus", 2, "--slots", 4)
-    blocks = moeopt("compare", f"{file}:a", f"{file}:b", *words, "--methods", "lpt", "--json").document["blocks"]
+    blocks = moeopt("compare", "--apart", f"{file}:a", f"{file}:b", *words, "--methods", "lpt", "--json").document[
+        "blocks"
+    ]
     assert [block["instance"]["name"] for block in blocks] == ["loads:a", "loads:b"]
     placed = moeopt("place", f"{file}:b", *words, "--method", "lpt", "--json").document
     assert placed["instance"]["name"] == "loads:b"
@@ -301,7 +344,7 @@ def test_files_of_one_name_in_two_folders_are_told_apart(moeopt, tmp_path):
         file.parent.mkdir()
         file.write_text("8,4,2,2\n")
     words = ("--gpus", 2, "--slots", 4, "--methods", "lpt", "--json")
-    blocks = moeopt("compare", *files, *words).document["blocks"]
+    blocks = moeopt("compare", "--apart", *files, *words).document["blocks"]
     assert [block["instance"]["name"] for block in blocks] == [str(file) for file in files]
 
 
@@ -485,7 +528,7 @@ def test_place_says_which_gap_is_which_and_one_layer_is_one(moeopt, tiny):
     run = moeopt("place", tiny, *SHAPE, "--method", "lpt", "--layers", 3)
     assert "gap          of the sum " in run.out and "; of layers: mean " in run.out
     run = moeopt("inspect", tiny, *SHAPE, "--layers", 3)
-    assert "2 layers, 4 experts" in run.out
+    assert "1 layer, 4 experts; layer ids 3" in run.out and " 7 " not in run.out
     one = tiny.with_name("one.csv")
     one.write_text("8,4,2,2\n")
     assert "1 layer, 4 experts" in moeopt("inspect", one).out

@@ -204,6 +204,46 @@ def test_search_keeps_groups_on_nodes_pins_and_constant_loads() -> None:
         assert result.objective >= result.lower_bound
 
 
+LASTING = ({"min_replicas": 2}, {"min_replicas": [3, 1, 1, 2] * 6}, {"nodes": 3, "survive_nodes": 1})
+
+
+@pytest.mark.parametrize("rules", LASTING)
+@pytest.mark.parametrize("combined", ["worst", "mean", "cvar"])
+def test_search_and_replan_keep_least_replicas_and_nodes_beside_windows(combined: str, rules: dict[str, Any]) -> None:
+    """A new plan was refused, a re-plan from a running one was not."""
+    fields: dict[str, Any] = {"gpus": 6, "slots": 54, "combine": combined, "alpha": 0.5, **rules}
+    instance = PlacementInstance(drifting(2), **fields)
+    new = placement.solve(instance, method="search", limits=Limits(iterations=60))
+    assert placement.faults(instance, new.plan) == []
+    started = placement.solve(instance, method="search", limits=Limits(iterations=0))
+    assert new.lower_bound <= new.objective < started.objective
+    running = placement.solve(PlacementInstance(drifting(2), gpus=6, slots=54), method="eplb").plan
+    moved = PlacementInstance(drifting(2), current=running.slot_expert, max_moves=200, **fields)
+    found = placement.solve(moved, limits=Limits(iterations=2))
+    assert placement.faults(moved, found.plan) == []
+
+
+def lasts(instance: PlacementInstance, on: oracles.Hosting) -> bool:
+    """Whether every expert has its least replicas, on enough nodes."""
+    for expert, least in enumerate(instance.min_replicas):
+        homes = [instance.node[gpu] for gpu, held in enumerate(on) for one in held if one == expert]
+        if len(homes) < least or len(set(homes)) <= instance.survive_nodes:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("rules", [{"min_replicas": [2, 1, 1, 1]}, {"nodes": 2, "survive_nodes": 1, "slots": 8}])
+@pytest.mark.parametrize("method", ["search", "exact", "auto"])
+def test_lasting_windows_agree_with_brute_force(method: str, rules: dict[str, Any]) -> None:
+    loads = [[[9, 4, 2, 2]], [[1, 3, 8, 4]]]
+    instance = PlacementInstance(loads, **{"gpus": 4, "slots": 6, "uneven_slots": True, **rules})
+    best = min(slow_value(instance, on) for on in oracles.hostings(instance) if lasts(instance, on))
+    result = placement.solve(instance, method=method, limits=Limits(iterations=200))
+    assert placement.faults(instance, result.plan) == []
+    assert result.lower_bound <= float(best) * (1 + 1e-9)
+    assert result.objective == pytest.approx(float(best), rel=1e-6)
+
+
 def test_interpreted_search_gives_the_same_bytes() -> None:
     instance = PlacementInstance(drifting(1, 10, 3), gpus=4, slots=12, combine="cvar", alpha=0.5)
     loads = np.stack([window.weights[0] / float(window.ideal[0]) for window in instance.windows], axis=1)
@@ -220,6 +260,9 @@ def test_interpreted_search_gives_the_same_bytes() -> None:
         3,
         -1,
         1.5,
+        np.ones(10, dtype=np.int64),
+        np.zeros(4, dtype=np.int64),
+        1,
     )
     found = []
     for improve in (kernel.improve_windows, kernel.improve_windows.plain()):

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels import dispatch as kernel
+from moeopt.kernels._jit import interpreter_note
 from moeopt.kernels.sources import sources_per_slot
 from moeopt.kernels.warmup import load_dispatch
 from moeopt.limits import Deadline
@@ -20,11 +21,12 @@ from moeopt.placement import bounds as lower
 from moeopt.placement import engine_rule, verify
 from moeopt.placement.feasible import allowed_pairs
 from moeopt.placement.heuristics import eplb, layouts
+from moeopt.placement.heuristics.deep import engine
 from moeopt.placement.heuristics.doubles import replace_doubles
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.registry import Context, Outcome
-from moeopt.result import MACHINE_NOTE, Stop
+from moeopt.result import Stop
 
 Search = Callable[[PlacementInstance, Context], Outcome[Placement]]
 
@@ -35,6 +37,8 @@ ROUNDS = 2000
 NEAR = {"sglang-static": 1.01, "sglang-static-node": 1.05}
 """A layer whose value under the rule is within this factor of the even one keeps the cap."""
 LIFTED = 1.01
+LOAD_S = 6.0
+"""Seconds to load the compiled kernel, the largest of all."""
 SEARCHED_BESIDE = frozenset({"engine_split", "lost", "base"})
 """Further rules this search lives with; beside others, the plan of the even split stays as it is."""
 
@@ -48,6 +52,7 @@ def under_rule(search: Search) -> Search:
         even = instance.even
         if not engine_rule.fixed(instance):
             return search(even, context)
+        engine(context.deadline)  # compiled code is loaded now: half the time might not hold it
         half = replace(context, deadline=context.deadline.share(2))
         outcome = search(even, half)
         if outcome.stop is Stop.INTERRUPTED or outcome.plan is None:
@@ -104,8 +109,8 @@ class _Run:
         except KeyboardInterrupt:
             self.stop = Stop.INTERRUPTED
         notes = list(self.outcome.notes)
-        if not self.compiled:
-            notes.append(MACHINE_NOTE + "the search under the engine's rule ran interpreted, some hundred times slower")
+        note = interpreter_note("the search under the engine's rule", self.compiled, LOAD_S)
+        notes.extend([note] if note else [])
         if self.given_up:
             notes.append(
                 f"{self.given_up} of {self.instance.num_layers} layers: no plan found keeps the even value and comes "
@@ -124,7 +129,7 @@ class _Run:
     def _engine(self, deadline: Deadline) -> Callable[..., int]:
         """Compiled where that is at hand or there is time for it."""
         code = kernel.improve
-        if code.in_time(deadline, load_s=6.0, compile_s=90.0):
+        if code.in_time(deadline, load_s=LOAD_S, compile_s=90.0):
             if deadline.limited and not code.ready():
                 load_dispatch()
             return code

@@ -10,6 +10,7 @@ import numpy as np
 
 from moeopt.errors import NotApplicable
 from moeopt.limits import Deadline
+from moeopt.percent import percent
 from moeopt.placement.heuristics.equal_trees import Piece, cut, fewest_extra, partition
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement, Share
@@ -167,7 +168,7 @@ def _unequal(
         if sum(falling[:room]) * unit < part:
             raise NotApplicable(
                 f"layer {instance.layers[row]}: no equal split exists: the {room} heaviest experts, all that GPU {gpu} "
-                f"has slots for, have fewer tokens than its part, {float(Fraction(part, unit * total)):.2%} of all"
+                f"has slots for, have fewer tokens than its part, {percent(float(Fraction(part, unit * total)))} of all"
             )
     everyone = range(len(slots))
     turns = [

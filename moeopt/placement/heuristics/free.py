@@ -9,8 +9,7 @@ import numpy as np
 from moeopt.placement.heuristics import eplb
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
-from moeopt.placement.shares import with_best_shares
-from moeopt.placement.verify import evaluate
+from moeopt.placement.shares import best_shares
 from moeopt.registry import Context, Outcome
 from moeopt.result import Stop
 
@@ -20,15 +19,18 @@ def with_rival(instance: PlacementInstance, context: Context, outcome: Outcome[P
 
     Where time is up or the public rule does not apply, the outcome stays as it is.
     """
-    hosting = eplb.eplb(instance, context).plan
-    late = outcome.stop is Stop.INTERRUPTED or context.deadline.passed()
-    if outcome.plan is None or hosting is None or instance.constrained or late:
+    deadline = context.deadline
+    late = outcome.stop is Stop.INTERRUPTED or deadline.passed()
+    if outcome.plan is None or instance.constrained or late:
         return outcome
-    mine = with_best_shares(instance, outcome.plan, context.deadline)
-    rival = with_best_shares(instance, hosting, context.deadline)
-    assert mine.shares is not None and rival.shares is not None
-    pairs = zip(evaluate(instance, rival).max_load, evaluate(instance, mine).max_load, strict=True)
-    better = np.array([theirs < ours for theirs, ours in pairs])
+    mine, ours = best_shares(instance, outcome.plan, deadline.share(3))
+    hosting = eplb.eplb(instance, context).plan if mine.shares is not None else None
+    if hosting is None:
+        return replace(outcome, plan=mine)
+    rival, theirs = best_shares(instance, hosting, deadline.share(2))
+    if mine.shares is None or rival.shares is None:  # no time to tell which is better with its best shares
+        return replace(outcome, plan=mine)
+    better = np.array([other < own for other, own in zip(theirs, ours, strict=True)])
     held = np.where(better[:, None], rival.slot_expert, mine.slot_expert)
-    shares = [theirs if take else ours for take, theirs, ours in zip(better, rival.shares, mine.shares, strict=True)]
+    shares = [other if take else own for take, other, own in zip(better, rival.shares, mine.shares, strict=True)]
     return replace(outcome, plan=Placement.of(held, shares))

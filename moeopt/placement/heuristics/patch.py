@@ -78,11 +78,13 @@ class Patch:
         self._recount()
 
     def _recount(self) -> None:
+        experts, gpus = self.instance.num_experts, self.instance.num_gpus
         filled = self.held >= 0
-        self.on = np.zeros((self.instance.num_experts, self.instance.num_gpus), dtype=np.int64)
-        np.add.at(self.on, (self.held[filled], self.gpu[filled]), 1)
-        self.count = self.on.sum(axis=1)
-        self.total = self.base + self.piece(np.arange(len(self.count)), self.count) @ self.on
+        held, gpu = self.held[filled], self.gpu[filled]
+        self.on = np.bincount(held * gpus + gpu, minlength=experts * gpus).reshape(experts, gpus)
+        self.count = np.bincount(held, minlength=experts)
+        unit = self.piece(np.arange(experts), self.count)
+        self.total = self.base + np.bincount(gpu, weights=unit[held], minlength=gpus)
         if self.survive:
             self.on_node = np.zeros((len(self.count), int(self.node.max()) + 1), dtype=np.int64)
             for node in range(self.on_node.shape[1]):
@@ -106,7 +108,9 @@ class Patch:
     @property
     def new_pairs(self) -> int:
         """Pairs that the running plan lacks."""
-        return int(((self.on > 0) & ~self.known).sum())
+        filled = self.held >= 0
+        pairs = np.unique(self.held[filled] * self.known.shape[1] + self.gpu[filled])
+        return int((~self.known.ravel()[pairs]).sum())
 
     def may_leave(self) -> Flags:
         """(S,) slots that may be given to another expert: empty, or a replica that no rule needs."""
@@ -118,10 +122,12 @@ class Patch:
         leave: Flags = free | (self.held < 0)
         return leave
 
-    def best_replacement(self, slots: Ints, experts: Ints, room: int, same: Flags | None = None) -> Change | None:
+    def best_replacement(
+        self, slots: Ints, experts: Ints, room: int, same: Flags | None = None, deadline: Deadline | None = None
+    ) -> Change | None:
         """The best change of one slot to one expert, within `room` further new pairs.
 
-        ``same`` (G,): only GPUs marked there take an expert.
+        ``same`` (G,): only GPUs marked there take an expert. Where the time is up, the best of the slots looked at.
         """
         best: Change | None = None
         if not len(slots) or not len(experts):
@@ -130,6 +136,8 @@ class Patch:
         came = self.piece(experts, self.count[experts] + 1)
         add = self.on[experts] * (came - self.piece(experts, self.count[experts]))[:, None]
         for start in range(0, len(slots), step):
+            if deadline is not None and deadline.passed():
+                break
             some = slots[start : start + step]
             gpu, gone = self.gpu[some], np.maximum(self.held[some], 0)
             filled = self.held[some] >= 0
@@ -263,17 +271,17 @@ class Patch:
             hot = int(np.argmax(self.total / self.speed))
             here = np.flatnonzero(self.gpu == hot)
             free = self.may_leave()
-            best = self.best_replacement(here[free[here]], everyone, room)
+            best = self.best_replacement(here[free[here]], everyone, room, deadline=deadline)
             away = np.flatnonzero(free & (self.gpu != hot))
             mine = np.unique(self.held[here][self.held[here] >= 0])
             for other in (
-                self.best_replacement(away, mine, room),
+                self.best_replacement(away, mine, room, deadline=deadline),
                 self.best_swap(here, room) if len(here) else None,
             ):
                 if other is not None and other.better_than(best):
                     best = other
-            if best is None:
-                return True
+            if best is None or deadline.passed():  # of the last slots not all were looked at
+                return not deadline.passed()
             top, squares = self.top, self.squares
             level = best.top <= top * (1 + GAIN) and best.squares < squares * (1 - GAIN)
             if not (best.top < top * (1 - GAIN) or level):

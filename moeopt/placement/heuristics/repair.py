@@ -19,7 +19,7 @@ from moeopt.placement.flow import MOST_PAIRS
 from moeopt.placement.heuristics.patch import GAIN, Change, Patch, least_replicas, where_allowed
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
-from moeopt.placement.replanning.parts import layer_alone
+from moeopt.placement.replanning.parts import layer_alone, without_budgets
 from moeopt.placement.verify import faults
 from moeopt.registry import Context, Outcome
 from moeopt.result import Stop
@@ -64,14 +64,17 @@ class _Run:
         half = self.deadline.share(2)
         for layer in range(instance.num_layers):
             patches.append(self._restore(layer, half.share(instance.num_layers - layer)))
+        if faults(without_budgets(instance), Placement.of(np.stack([patch.held for patch in patches]))):
+            patches = [self._mended(layer, patch) for layer, patch in enumerate(patches)]
         for layer, patch in enumerate(patches):
             self._balance(patch, self.before[layer], self.deadline.share(instance.num_layers - layer))
             self.context.report(layer + 1, instance.num_layers)
         fewest = [patch.new_pairs for patch in patches]
         self._check_budget(fewest)
         if instance.max_moves is not None or instance.max_moves_per_layer is not None:
-            patches = self._spend(patches, fewest)
-        held = np.stack([patch.held for patch in patches])
+            held = np.stack(self._spend(patches, fewest))
+        else:
+            held = np.stack([patch.held for patch in patches])
         plan = Placement.of(held)
         report = describe(instance, held, self.before)
         if self.proved:
@@ -87,10 +90,14 @@ class _Run:
         if instance.hierarchical or self.closed or self.allowed.size > FLOW_PAIRS:
             self._insert(patch, deadline)
             self.proved &= self.closed
-        if _broken(instance, layer, patch.held):
-            held = self._by_flow(layer, before)
-            patch = Patch(instance, layer, held, before.known, allowed)
         return patch
+
+    def _mended(self, layer: int, patch: Patch) -> Patch:
+        """The layer by the flow, where it breaks a rule."""
+        if not _broken(self.instance, layer, patch.held):
+            return patch
+        held = self._by_flow(layer, self.before[layer])
+        return Patch(self.instance, layer, held, patch.known, patch.allowed)
 
     def _balance(self, patch: Patch, before: Running, deadline: Deadline) -> None:
         """Other places for what came in, with no more new pairs."""
@@ -217,7 +224,7 @@ class _Run:
                 f"{instance.max_moves_per_layer}"
             )
 
-    def _spend(self, patches: list[Patch], fewest: list[int]) -> list[Patch]:
+    def _spend(self, patches: list[Patch], fewest: list[int]) -> list[Ints]:
         """Improve every layer as far as its budget goes, then share the budget of all by the knapsack."""
         instance = self.instance
         total = instance.max_moves
@@ -243,10 +250,7 @@ class _Run:
         limit = sum(map(max, moves)) if total is None else total
         chosen = choose(costs, moves, limit)
         assert chosen is not None  # the restored plans fit
-        return [
-            Patch(instance, layer, stages[layer][at], self.before[layer].known, self.allowed)
-            for layer, at in enumerate(chosen)
-        ]
+        return [stages[layer][at] for layer, at in enumerate(chosen)]
 
 
 def _lacking(patch: Patch) -> bool:

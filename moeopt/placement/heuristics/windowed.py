@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels import windows as kernel
-from moeopt.kernels._jit import has_numba
+from moeopt.kernels._jit import interpreter_note
 from moeopt.kernels.loads import gpu_loads
 from moeopt.kernels.warmup import load_windows
 from moeopt.limits import Deadline
@@ -24,12 +24,13 @@ from moeopt.placement import bounds as lower
 from moeopt.placement.combined import tail_of
 from moeopt.placement.feasible import allowed_pairs
 from moeopt.placement.heuristics import eplb
+from moeopt.placement.heuristics.deep import engine
 from moeopt.placement.heuristics.doubles import replace_doubles
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.placement.window_bounds import alike
 from moeopt.registry import Context, Outcome
-from moeopt.result import MACHINE_NOTE, Stop
+from moeopt.result import Stop
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -39,13 +40,31 @@ WORK = 1.5e6
 TRIAL = 0.2
 """Part of it that each of the two best starts gets before the better one gets the rest."""
 ROUNDS = 2000
+LASTING = frozenset({"min_replicas", "survive_nodes"})
+KNOWS = frozenset({"windows", "base", "engine_split"}) | LASTING
+"""Further rules that it keeps."""
 DEFAULT_GAP = 0.001
+
+
+def applies(instance: PlacementInstance) -> str | None:
+    """Several windows are searched with even parts, and not beside budgets of moves."""
+    if not instance.windows:
+        return None
+    strange = instance.extras - KNOWS
+    if strange:
+        return f"several windows cannot be planned together with {', '.join(sorted(strange))} yet; plan their sum"
+    if instance.split != "even":
+        return f"several windows are planned with split even; {instance.split} is for one window"
+    return None
 
 
 def search_windows(
     instance: PlacementInstance, context: Context, search: Callable[[PlacementInstance, Context], Outcome[Placement]]
 ) -> Outcome[Placement]:
     """Search every layer down to the gap limit or the iteration limit; `search` plans the summed loads."""
+    if context.deadline.limited:  # compiled code is loaded now: a third of the time might not hold it
+        _load(context.deadline)
+        engine(context.deadline)
     whole = alike(instance, instance.loads, instance.floor_tokens, instance.steps)
     inner = replace(context, deadline=context.deadline.share(3), on_progress=None)
     first = search(whole, inner)
@@ -61,6 +80,13 @@ def search_windows(
     except KeyboardInterrupt:
         run.stop = Stop.INTERRUPTED
     return run.outcome()
+
+
+def _load(deadline: Deadline) -> None:
+    """The compiled kernel, where there is a limit and room for it."""
+    improve = kernel.improve_windows
+    if deadline.limited and not improve.ready() and improve.in_time(deadline):
+        load_windows()
 
 
 @dataclass
@@ -81,7 +107,7 @@ class _Run:
         self.tail = float(tail_of(self.instance))
         self.held = self.starts[0].copy()
         self.value = self._values(self.held)
-        self.bounds = lower.cheap(self.instance)
+        self.bounds = lower.cheap(self.instance, self.context.deadline)
         self._incumbent()
 
     def more_starts(self, whole: PlacementInstance) -> None:
@@ -89,7 +115,7 @@ class _Run:
         instance, deadline = self.instance, self.context.deadline
         if self.context.warm_start is not None:
             self.starts.append(self.context.warm_start.slot_expert.astype(np.int64))
-        if not instance.constrained:
+        if not (instance.constrained or instance.extras & LASTING):  # the public rule looks at none of these
             for one in (*instance.windows, alike(whole, self._envelope(), 0.0, 1)):
                 if deadline.passed():
                     return
@@ -157,19 +183,13 @@ class _Run:
     def _engine(self, deadline: Deadline) -> tuple[Callable[..., int], bool]:
         """Compiled code where this process has it or there is time to get it, else the same kernel interpreted."""
         improve = kernel.improve_windows
-        if not has_numba():
-            slow = "the search over windows is interpreted, some hundred times slower: pip install 'moeopt[fast]'"
-            self.notes.append(MACHINE_NOTE + slow)
-        elif improve.in_time(deadline):
-            if deadline.limited and not improve.ready():
-                load_windows()
-            return improve, True
-        else:
-            self.notes.append(
-                "the time limit leaves no room to load the compiled search over windows, so it ran interpreted, some "
-                "hundred times slower: allow 3 s more, or solve in a process that has called moeopt.kernels.warmup()"
-            )
-        return improve.plain(), False
+        compiled = improve.in_time(deadline)
+        note = interpreter_note("the search over windows", compiled)
+        self.notes.extend([note] if note else [])
+        if not compiled:
+            return improve.plain(), False
+        _load(deadline)
+        return improve, True
 
     def outcome(self) -> Outcome[Placement]:
         """The incumbents of all layers as one plan."""
@@ -268,4 +288,7 @@ def _field(instance: PlacementInstance, row: int, start: Ints, tail: float, leas
         most,
         empty,
         tail,
+        np.array(instance.min_replicas, dtype=np.int64),
+        np.searchsorted(np.array(instance.node_ids), np.array(instance.node)).astype(np.int64),
+        instance.survive_nodes + 1,
     )

@@ -20,10 +20,11 @@ def old_slots(instance: PlacementInstance, row: int) -> NDArray[np.int64]:
     if np.array_equal(gpu, instance.gpu_of_slot):
         return held
     out = np.full(instance.num_slots, EMPTY, dtype=np.int64)
-    for at, count in enumerate(instance.slots):
-        mine = held[gpu == at][:count]
-        start = instance.slot_start[at]
-        out[start : start + len(mine)] = mine
+    order = np.argsort(gpu, kind="stable")
+    home = gpu[order]
+    place = np.arange(len(order)) - np.searchsorted(home, home)  # in its GPU
+    stays = place < np.array(instance.slots)[home]
+    out[instance.slot_start[home[stays]] + place[stays]] = held[order[stays]]
     return out
 
 

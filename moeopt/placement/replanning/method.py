@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels import moving
-from moeopt.kernels._jit import has_numba
+from moeopt.kernels._jit import interpreter_note
 from moeopt.kernels.warmup import load_moving
 from moeopt.limits import Deadline
 from moeopt.placement import bounds as lower
-from moeopt.placement.heuristics import search
+from moeopt.placement.heuristics import search, windowed
+from moeopt.placement.heuristics.deep import engine
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.moves import count_moves, new_pairs
 from moeopt.placement.plan import Placement
@@ -26,7 +27,7 @@ from moeopt.placement.replanning.sweeps import LayerSearch, Pace
 from moeopt.placement.replanning.values import values
 from moeopt.placement.replanning.view import as_layer, scale_of
 from moeopt.registry import Context, Outcome
-from moeopt.result import MACHINE_NOTE, Stop
+from moeopt.result import Stop
 
 DEFAULT_GAP = 0.001
 STEPS_A_SLOT, FEWEST_STEPS, MOST_STEPS = 350, 4_000, 100_000
@@ -48,7 +49,10 @@ def replan(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
     """The best plan found within the budgets of moves, or without budgets a best plan that moves little."""
     run = _Run(instance, context)
     try:
+        begun_s = context.deadline.elapsed_s()
         run.prepare()
+        # to choose, to list the moves and to judge two plans takes about as long as to read the running one
+        context.deadline.keep_back(context.deadline.elapsed_s() - begun_s)
         run.work()
     except KeyboardInterrupt:
         if not run.ready:
@@ -86,7 +90,7 @@ class _Run:
     def prepare(self) -> None:
         """Bounds, and a legal plan of every layer that moves as little as can be."""
         instance = self.instance
-        self.bounds = lower.cheap(instance)
+        self.bounds = lower.cheap(instance, self.context.deadline)
         budgets = [most for most in (instance.max_moves, instance.max_moves_per_layer) if most is not None]
         most_moves = min([instance.num_slots, *budgets])
         for row in range(instance.num_layers):
@@ -133,7 +137,8 @@ class _Run:
         rows = self._open()
         if rows and self.pace is None:
             self.pace = pace(deadline)
-            self._note_interpreter(self.pace)
+            note = interpreter_note("the re-planning", self.pace.compiled)
+            self.notes.extend([note] if note else [])
         for done, row in enumerate(rows):
             if deadline.passed():
                 self.stop = Stop.TIME
@@ -190,16 +195,18 @@ class _Run:
         if context.deadline.passed():
             return
         free = without_budgets(instance)
-        reason = search.applies(free)
+        reason = windowed.applies(free)
         if reason is not None:
             self.notes.append(f"a plan regardless of moves was not sought: {reason}")
             return
+        engine(context.deadline)  # compiled code is loaded now: a third of the time might not hold it
         share = Deadline(context.deadline.remaining_s() / 3 if context.deadline.limited else None)
         found = search.search(free, replace(context, deadline=share, warm_start=None, on_progress=None))
         assert found.plan is not None
         for row, held in enumerate(found.plan.slot_expert.astype(np.int64)):
             if row not in self.exact:
-                late = context.deadline.passed()  # names for fewer moves are a luxury then
+                # names for fewer moves are a luxury then
+                late = context.deadline.passed() or not context.deadline.allows_import("scipy.optimize")
                 self._offer(row, held if late else relabelled(instance, held, row))
 
     def picks(self) -> list[int] | None:
@@ -251,16 +258,6 @@ class _Run:
         if self.instance.move_cost > 0:
             return f"no move saves the {self.instance.move_cost:g} tokens it costs"
         return "no better plan was found within the budget"
-
-    def _note_interpreter(self, pace: Pace) -> None:
-        if not has_numba():
-            slow = "the re-planning is interpreted, some hundred times slower: pip install 'moeopt[fast]'"
-            self.notes.append(MACHINE_NOTE + slow)
-        elif not pace.compiled:
-            self.notes.append(
-                "the time limit leaves no room to load the compiled re-planning, so it ran interpreted, some hundred "
-                "times slower: allow 3 s more, or solve in a process that has called moeopt.kernels.warmup()"
-            )
 
 
 def pace(deadline: Deadline) -> Pace:

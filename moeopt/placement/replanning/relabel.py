@@ -25,10 +25,10 @@ def relabelled(instance: PlacementInstance, held: NDArray[np.integer], row: int)
     """
     num_gpus = instance.num_gpus
     start = instance.slot_start
-    here = np.zeros((num_gpus, instance.num_experts), dtype=np.float32)  # exact, and fast
+    here = np.zeros((instance.num_experts, num_gpus), dtype=bool)
     filled = held >= 0
-    here[instance.gpu_of_slot[filled], held[filled]] = 1
-    overlap = (here @ running_pairs(instance, row).astype(np.float32)).astype(np.int64)  # part g played by GPU h
+    here[held[filled], instance.gpu_of_slot[filled]] = True
+    overlap = _overlap(here, running_pairs(instance, row))
     kinds = _kinds(instance, row)
     part_of = np.arange(num_gpus)
     if _nodes_count(instance):
@@ -40,6 +40,25 @@ def relabelled(instance: PlacementInstance, held: NDArray[np.integer], row: int)
         part = part_of[gpu]
         out[start[gpu] : start[gpu + 1]] = held[start[part] : start[part + 1]]
     return out
+
+
+def _overlap(here: NDArray[np.bool_], before: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(G, G) experts that part g has and GPU h had, from two (E, G) tables.
+
+    >>> _overlap(np.array([[True, False], [True, True]]), np.array([[False, True], [True, True]])).tolist()
+    [[1, 2], [1, 1]]
+    """
+    num_gpus = here.shape[1]
+    counts = before.sum(axis=1)
+    experts, parts = np.nonzero(here)
+    times = counts[experts]
+    if times.sum() > here.size:  # many replicas: a product of tables, exact in float32, takes less
+        return (here.T.astype(np.float32) @ before.astype(np.float32)).astype(np.int64)
+    gpus = np.nonzero(before)[1]  # by expert
+    first = np.cumsum(counts) - counts
+    inside = np.arange(int(times.sum())) - np.repeat(np.cumsum(times) - times, times)
+    pairs = np.repeat(parts, times) * num_gpus + gpus[np.repeat(first[experts], times) + inside]
+    return np.bincount(pairs, minlength=num_gpus * num_gpus).reshape(num_gpus, num_gpus).astype(np.int64)
 
 
 def _kinds(instance: PlacementInstance, row: int) -> NDArray[np.int64]:

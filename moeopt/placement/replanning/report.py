@@ -32,10 +32,14 @@ def described(instance: PlacementInstance, plan: Placement, solution: dict[str, 
         solution["moved_bytes"] = total * instance.expert_bytes
 
 
+def running_plan(instance: PlacementInstance) -> Placement:
+    """The running plan in the slots of today."""
+    return Placement.of(np.stack([old_slots(instance, row) for row in range(instance.num_layers)]))
+
+
 def imbalance_now(instance: PlacementInstance) -> float | None:
     """Imbalance over all layers if the running plan stays, ``None`` where it breaks today's rules."""
-    held = np.stack([old_slots(instance, row) for row in range(instance.num_layers)])
     try:
-        return verify.evaluate(without_budgets(instance), Placement.of(held)).imbalance_total
+        return verify.evaluate(without_budgets(instance), running_plan(instance)).imbalance_total
     except PlanError:
         return None

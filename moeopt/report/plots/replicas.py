@@ -58,7 +58,7 @@ def replica_plot(summary: Summary, prefix: str) -> Plot | None:
         svg = to_svg(figure, prefix)
     many = int((counts > 1).sum())
     share = many / counts.size
-    said = f"{share:.0%} of the experts have more than one, none more than {most}".replace("%", " %")
+    said = f"{words.percent(share)} of the experts have more than one, none more than {most}"
     said = said if many else "one each"
     shape = f"{words.count(instance.num_experts, 'expert')} in {words.count(len(counts), 'layer')}"
     alt = f"Loads and replica counts of {shape}; {said}."

@@ -16,6 +16,7 @@ from moeopt.limits import Limits
 from moeopt.placement import PlacementInstance
 from moeopt.placement.load_plan import document_faults, read_result
 from moeopt.placement.replanning.knapsack import choose
+from moeopt.placement.replanning.relabel import _overlap
 from moeopt.placement.replanning.start import allowed_homes, starting_plan
 from moeopt.placement.replanning.values import values
 from moeopt.placement.replanning.view import as_layer, blank_state
@@ -171,3 +172,10 @@ def test_values_combine_windows_as_the_rule_says() -> None:
         instance = PlacementInstance(loads, gpus=2, slots=2, current=[[0, 1]], **rules)
         layer = as_layer(instance, 0, allowed_homes(instance, 0), np.array([0, 1]))
         assert values(layer, np.array([[0, 1]]))[0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("density", [0.05, 0.3, 0.9])
+def test_overlaps_counted_by_pairs_are_the_product_of_the_tables(density: float) -> None:
+    rng = np.random.default_rng(3)
+    here, before = rng.random((2, 40, 9)) < density
+    assert (_overlap(here, before) == here.T.astype(int) @ before.astype(int)).all()
