@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.kernels import packing
+from moeopt.kernels._jit import interpreter_note
 from moeopt.kernels.loads import gpu_loads
 from moeopt.kernels.packing import FIRST_STEP, NARROW_STEP
 from moeopt.limits import Deadline
@@ -44,16 +46,6 @@ BRIEF, BRIEF_ROUNDS = 2e4, 30
 """Work and rounds of the deep search with two slots."""
 NEAR, CLOSE = 1e-4, 2e-3
 """How close to the number of its counts a packing need come to be finished, and to need no other start."""
-
-
-def applies(instance: PlacementInstance) -> str | None:
-    """Several windows are searched with even parts, and beside no other further rule but constant loads."""
-    strange = instance.extras - {"windows", "base", "engine_split"}
-    if instance.windows and strange:
-        return f"several windows cannot be planned together with {', '.join(sorted(strange))} yet; plan their sum"
-    if instance.windows and instance.split != "even":
-        return f"several windows are planned with split even; {instance.split} is for one window"
-    return None
 
 
 def search(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
@@ -350,18 +342,10 @@ class _Run:
         self.incumbents.append((self.context.deadline.elapsed_s(), float(self.cost.sum())))
 
     def _note_interpreter(self) -> None:
-        from moeopt.kernels import packing
-        from moeopt.kernels._jit import has_numba
-
-        if not has_numba():
-            slow = "the deep search is interpreted, some hundred times slower: pip install 'moeopt[fast]'"
-            self.notes.append(MACHINE_NOTE + slow)
-        elif not self.engine.compiled:
-            self.notes.append(
-                "the time limit leaves no room to load the compiled search, so it ran interpreted, some hundred times "
-                "slower: allow 3 s more, or solve in a process that has called moeopt.kernels.warmup()"
-            )
-        elif not packing.improve.cached:
+        note = interpreter_note("the deep search", self.engine.compiled)
+        if note is not None:
+            self.notes.append(note)
+        elif self.engine.compiled and not packing.improve.cached:
             lost = "compiled code cannot be kept: no folder for it can be written (set NUMBA_CACHE_DIR)"
             self.notes.append(MACHINE_NOTE + lost)
 
