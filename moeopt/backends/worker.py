@@ -104,7 +104,7 @@ class Worker:
             try:
                 return self._run(request, deadline, best)
             except KeyboardInterrupt:
-                self.close()
+                self._end(best)
                 return _cut_short(best, Stop.INTERRUPTED, "interrupted: the solver was ended")
             except MoeoptError:
                 raise  # a clean refusal by the child, which lives on
@@ -132,7 +132,7 @@ class Worker:
         while True:
             message = self._receive(deadline.remaining_s() + grace_s)
             if message is LATE:
-                self.close()
+                self._end(best)
                 return _cut_short(best, Stop.TIME, "the solver overran its time limit and was ended by force")
             if message is None:
                 return self._died(best)
@@ -149,6 +149,13 @@ class Worker:
                 raise MoeoptError(
                     f"back end {request.backend.name} failed in its process, please report it:\n{content}"
                 )
+
+    def _end(self, best: list[tuple[FloatArray, float | None]]) -> None:
+        """End the child; what it had found and sent by then counts, read or not."""
+        self.close()
+        while (message := self._receive(1.0)) is not None and message is not LATE:
+            if message[0] == "incumbent":
+                best[:] = [message[1]]
 
     def _start(self) -> None:
         if not sys.executable:
