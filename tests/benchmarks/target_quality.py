@@ -16,6 +16,7 @@ from tests.benchmarks.verdict import Verdict, say
 ROUNDED = 5e-6
 """The public figures have five decimals."""
 OTHER_SEED = 1
+ASKED = 0.005
 
 
 def layers_of(result: Any) -> list[dict[str, Any]]:
@@ -87,17 +88,18 @@ def _public(name: str, mean: float, worst: float, public: dict[str, Any]) -> Ite
         yield f"{name} worst layer {worst:.5f} ({legal['policy']} {legal['value']:.5f})"
 
 
-def offline(
-    shape: str, generators: dict[str, tuple[float, float]], seconds: float, layers: int | None, seed: int = 0
-) -> Verdict:
-    """Certified gaps with the bounds that take time: ``{generator: (gap, share of layers)}`` on a shape."""
+def offline(shape: str, generators: dict[str, tuple[float, float]], seconds: float, seed: int = 0) -> Verdict:
+    """Certified gaps with the bounds that take time: ``{generator: (gap, share of layers)}`` on a shape.
+
+    Asked for is `ASKED`, the stretch: a layer that has it is done, others go on to the time limit.
+    """
     said: list[str] = []
     missed: list[str] = []
     for name, (gap, share) in generators.items():
         row = next(all_rows(f"{shape}/{name}/flat"))
-        instance = instance_of(row, loads_of(row, seed)[:layers])
+        instance = instance_of(row, loads_of(row, seed))
         begin = time.perf_counter()
-        result = placement.solve(instance, limits=Limits(time_s=seconds * instance.num_layers))
+        result = placement.solve(instance, limits=Limits(time_s=seconds * instance.num_layers, gap=ASKED))
         spent = (time.perf_counter() - begin) / instance.num_layers
         gaps = [layer["gap"] for layer in layers_of(result)]
         within = statistics.fmean(one <= gap for one in gaps)
