@@ -1,6 +1,6 @@
 """All targets of placement in one table: what was asked, what was measured, and what is short; about an hour.
 
-    python -m tests.benchmarks.targets [--parts sweep,online,small,offline72,offline144,engine,speed,replan,memory]
+    python -m tests.benchmarks.targets [--parts speed,online,small,offline72,offline144,memory,replan,sweep,engine]
         [--layers N] [--write]
 
 Run nothing else beside it. ``--layers``: how many layers of a row the engine part looks at, 8 unless said otherwise.
@@ -34,17 +34,17 @@ CLOSE_144 = {"zipf0.6": (0.01, 1.0), "zipf1.0": (0.01, 1.0), "lognormal": (0.01,
 
 
 def parts(layers: int) -> dict[str, Callable[[], Iterable[Verdict]]]:
-    """The parts by name, in their order."""
+    """The parts by name, in their order: first those that take times."""
     return {
-        "sweep": target_quality.sweep,
+        "speed": speed.verdicts,
         "online": lambda: [target_quality.two_slots_online()],
         "small": lambda: [target_quality.small()],
         "offline72": lambda: [target_quality.offline("dsv3_288_g72", CLOSE_72, 10.0)],
         "offline144": lambda: [target_quality.offline("dsv3_288_g144", CLOSE_144, 15.0)],
-        "engine": lambda: target_engine.engine_rules(layers=layers),
-        "speed": speed.verdicts,
-        "replan": lambda: [replanning.verdict()],
         "memory": lambda: [target_cost.memory()],
+        "replan": lambda: [replanning.verdict()],
+        "sweep": target_quality.sweep,
+        "engine": lambda: target_engine.engine_rules(layers=layers),
     }
 
 
