@@ -30,6 +30,8 @@ PINNED, FORBIDDEN = 1, 2
 EPSILON = 1e-12
 PATIENCE = 32.0
 """Kicks in vain after which the threshold moves closer to the incumbent."""
+SOON = 3.0
+"""Kicks in vain after which a search ends that has come to what is enough."""
 FIRST_STEP, LEAST_STEP = 3e-2, 1e-4
 """How far below the incumbent the threshold lies: far at first, so that nearly full GPUs count as well."""
 NARROW_STEP = 2e-3
@@ -503,7 +505,15 @@ def remember(step: float = FIRST_STEP) -> Floats:
 
 @jit
 def improve(
-    layer: Layer, base: Ints, best: Ints, goal: float, rounds: int, work: float, memory: Floats, rng: Ints
+    layer: Layer,
+    base: Ints,
+    best: Ints,
+    goal: float,
+    enough: float,
+    rounds: int,
+    work: float,
+    memory: Floats,
+    rng: Ints,
 ) -> int:
     """Search `rounds` rounds on from `base`, or until the incumbent is at or below `goal`; the rounds done.
 
@@ -514,7 +524,9 @@ def improve(
     base, best
         (S,) state to go on from, and incumbent; both are updated.
     goal
-        Largest cost of a GPU at which the search may end.
+        Largest cost of a GPU at which the search ends.
+    enough
+        Cost at which it ends too, once `SOON` kicks have been in vain.
     work
         The search ends once ``memory[WORK]`` has come to this, in the middle of a descent if need be: a later call
         goes on with that descent.
@@ -554,6 +566,8 @@ def improve(
         memory[THRESHOLD] = max(goal, top * (1.0 - memory[STEP]))
     done = 0
     while done < rounds and memory[BEST] > goal and memory[WORK] < work:
+        if memory[BEST] <= enough and memory[FAILS] >= SOON:
+            break
         if memory[COST] < np.inf:  # else there is only a descent to go on with
             kick(layer, state, memory[THRESHOLD], rng)
             if draw(rng, 3) == 0:
@@ -603,6 +617,7 @@ def improve_layers(
     floor: Floats,
     held: Ints,
     goal: Floats,
+    enough: Floats,
     rounds: int,
     work: float,
     memory: Floats,
@@ -615,8 +630,8 @@ def improve_layers(
     ----------
     layer
         What all have in common: its own loads and floor are not looked at.
-    loads, floor, held, goal
-        (L, E), (L,), (L, S) and (L,): what each layer has of its own.
+    loads, floor, held, goal, enough
+        (L, E), (L,), (L, S), (L,) and (L,): what each layer has of its own.
     rounds, work
         For each layer.
     memory, rng, done
@@ -638,4 +653,6 @@ def improve_layers(
             layer.home,
             layer.spread,
         )
-        done[row] = improve(own, held[row].copy(), held[row], goal[row], rounds, work, memory[row], rng[row])
+        done[row] = improve(
+            own, held[row].copy(), held[row], goal[row], enough[row], rounds, work, memory[row], rng[row]
+        )

@@ -56,13 +56,14 @@ def load_search() -> None:
     room, equal = np.array([2, 2]), np.zeros(0)
     largest(loads[None, :], order, one, room, equal, True, np.full((1, 4), -1, dtype=np.int32))
     rng = np.array([7], dtype=np.int64)
-    packing.improve(layer, held, held.copy(), 0.0, 2, 1e3, packing.remember(), rng)
+    packing.improve(layer, held, held.copy(), 0.0, 0.0, 2, 1e3, packing.remember(), rng)
     rows, each = held[None, :].copy(), np.zeros(1)
     packing.improve_layers(
         layer,
         loads[None, :],
         each,
         rows,
+        each,
         each,
         2,
         1e3,

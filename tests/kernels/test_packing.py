@@ -61,7 +61,16 @@ def test_layers_searched_in_one_call_get_the_plans_they_get_alone() -> None:
         alone.append(deep.deepen(part, starts[row], 2.0, row, rounds=25, deadline=Deadline(None), step=2e-3))
     assert part is not None
     together = deep.deepen_layers(
-        part, loads, floors, starts, np.full(5, 2.0), list(range(5)), rounds=25, work=deep.WORK, step=2e-3
+        part,
+        loads,
+        floors,
+        starts,
+        np.full(5, 2.0),
+        np.full(5, 2.0),
+        list(range(5)),
+        rounds=25,
+        work=deep.WORK,
+        step=2e-3,
     )
     for one, other in zip(alone, together, strict=True):
         assert one.held.tolist() == other.held.tolist()
@@ -132,6 +141,6 @@ def test_interpreted_throughout_takes_the_same_steps_as_compiled() -> None:
         ]
         best, memory = base.copy(), packing.remember()
         seed = np.array([11], dtype=np.int64)
-        done = run(layer, base, best, 0.0, 20, 1e6, memory, seed)
+        done = run(layer, base, best, 0.0, 0.0, 20, 1e6, memory, seed)
         outcomes.append((done, base.tolist(), best.tolist(), memory.tobytes(), seed.tolist()))
     assert outcomes[0] == outcomes[1]

@@ -162,7 +162,7 @@ def deepen(
             # a descent can take seconds
             slice_ = max(SLICE, len(base)) if by.compiled else len(base)
             until = min(work, memory[packing.WORK] + slice_)
-        done += by.improve(layer, base, best, goal, todo, until, memory, rng)
+        done += by.improve(layer, base, best, goal, goal, todo, until, memory, rng)
     held = np.where(best == layer.empty, -1, best) if layer.empty >= 0 else best
     cost = float(memory[packing.BEST])
     return Found(held, cost if cost < np.inf else part.cost(start), done, out_of_time)
@@ -174,6 +174,7 @@ def deepen_layers(
     floors: NDArray[np.float64],
     starts: NDArray[np.int64],
     goals: NDArray[np.float64],
+    enough: NDArray[np.float64],
     seeds: list[int],
     *,
     rounds: int,
@@ -183,13 +184,14 @@ def deepen_layers(
     """`deepen` of many layers in one call of the compiled kernel, to the same plans.
 
     ``loads`` (R, E), ``floors``, ``goals`` (R,) and ``starts`` (R, S) are what each layer has of its own, scaled;
-    everything else is as in `part`, which has no empty slots.
+    everything else is as in `part`, which has no empty slots. A layer that has come down to ``enough`` (R,) goes on
+    to its goal only while that is easy; equal to the goals, the plans are those of `deepen`.
     """
     held = np.array(starts, dtype=np.int64, order="C")
     memory = np.tile(packing.remember(step), (len(held), 1))
     rng = np.array([_generator(seed) for seed in seeds])
     done = np.zeros(len(held), dtype=np.int64)
-    packing.improve_layers(part.layer(), loads, floors, held, goals, rounds, work, memory, rng, done)
+    packing.improve_layers(part.layer(), loads, floors, held, goals, enough, rounds, work, memory, rng, done)
     tops = memory[:, packing.BEST].tolist()
     return [Found(*found, False) for found in zip(held, tops, done.tolist(), strict=True)]
 

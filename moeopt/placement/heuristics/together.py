@@ -30,7 +30,7 @@ def first_searches(
     instance: PlacementInstance,
     part: Part,
     held: NDArray[np.int64],
-    goal: dict[int, float],
+    goal: dict[int, tuple[float, float]],
     seed: Callable[[int], int],
     *,
     rounds: int,
@@ -46,7 +46,7 @@ def first_searches(
     held
         (L, S) where each layer begins.
     goal
-        Scaled cost to get down to, by layer.
+        By layer the scaled cost to get down to, and the one that is enough where more is hard.
     seed, rounds, work, step
         As for `deepen`, the seed by layer.
     """
@@ -56,12 +56,12 @@ def first_searches(
         some = rows[begin : begin + at_once]
         scale = np.array([scale_of(instance, row) for row in some.tolist()])
         loads, floors = costs_of(instance)[some] / scale[:, None], floor_of(instance) / scale
-        goals = np.array([goal[row] for row in some.tolist()])
+        goals, enough = np.array([goal[row] for row in some.tolist()]).T
         counts = Placement(held[some].astype(np.int32)).replicas(instance.num_experts)
         pieces = np.take_along_axis(np.maximum(loads / counts, floors[:, None]), held[some], axis=1)
-        able = np.flatnonzero(numbers_of(pieces, len(part.slots)) / part.speed[0] <= goals)
+        able = np.flatnonzero(numbers_of(pieces, len(part.slots)) / part.speed[0] <= enough)
         if len(able):
             seeds = [seed(row) for row in some[able].tolist()]
-            own = loads[able], floors[able], held[some[able]], goals[able]
+            own = loads[able], floors[able], held[some[able]], goals[able], enough[able]
             found = deepen_layers(part, *own, seeds, rounds=rounds, work=work, step=step)
             yield dict(zip(some[able].tolist(), found, strict=True))
