@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Any
 
 from moeopt.errors import Violations
+from moeopt.llm.gpus import GPUS, find_gpu
 
 BYTES = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5}
 """Bytes of one weight by data type; scales of blocks, a few per cent, are left out."""
@@ -57,19 +54,6 @@ def compute_bound_tokens(
     return bytes_per_param * flops * compute_efficiency / (2 * bytes_per_s * memory_efficiency)
 
 
-@cache
-def _catalogue() -> dict[str, dict[str, Any]]:
-    text = files("moeopt.cost").joinpath("gpus.json").read_text(encoding="utf-8")
-    return {row["gpu"]: row for row in json.loads(text)["gpus"]}
-
-
-GPUS: tuple[str, ...] = (
-    *("A100", "A800", "H100", "H200", "H800", "H20", "L20", "L40S", "B200", "B300", "GB200", "GB300"),
-    *("MI300X", "MI355X", "Ascend-910B", "Ascend-910C", "TPU-v5e", "TPU-v5p"),
-)
-"""Names in the table ``gpus.json`` beside this file, which has a source for every row."""
-
-
 def floor_of(gpu: str, dtype: str) -> Floor:
     """The floor of a GPU of the table and a data type of weights and arithmetic.
 
@@ -86,22 +70,23 @@ def floor_of(gpu: str, dtype: str) -> Floor:
     moeopt.errors.InstanceError: floor_dtype = fp8: the peak of A100 in fp8 is not confirmed by any source. Use bf16 or int8, or give floor_tokens.
     """  # noqa: E501
     check = Violations()
-    row = _catalogue().get({name.lower(): name for name in GPUS}.get(str(gpu).lower(), ""))
+    row = find_gpu(gpu) if str(gpu).lower() in map(str.lower, GPUS) else None
     if row is None:
         check.add("floor_gpu", gpu, rule=f"is not one of {', '.join(GPUS)}", fix="Use one of these, or floor_tokens")
     if dtype not in BYTES:
         check.add("floor_dtype", dtype, rule=f"is not one of {', '.join(BYTES)}", fix="Use fp8")
     check.raise_if_any()
     assert row is not None
-    peak, bandwidth = row["dense_tflops"][dtype], row["bytes_per_s"]
-    known = [name for name, value in row["dense_tflops"].items() if value is not None]
+    peak, bandwidth = row.dense_tflops[dtype], row.bytes_per_s
+    known = [name for name, value in row.dense_tflops.items() if value is not None]
     if bandwidth is None or not known:
         rule = "has no confirmed peak or memory bandwidth"
-        check.add("floor_gpu", row["gpu"], rule=rule, fix="Measure it, and give floor_tokens")
+        check.add("floor_gpu", row.name, rule=rule, fix="Measure it, and give floor_tokens")
     elif peak is None:
-        rule = f"the peak of {row['gpu']} in {dtype} is not confirmed by any source"
+        rule = f"the peak of {row.name} in {dtype} is not confirmed by any source"
         check.add("floor_dtype", dtype, rule=rule, fix=f"Use {' or '.join(known)}, or give floor_tokens")
     check.raise_if_any()
+    assert peak is not None and bandwidth is not None
     tokens = compute_bound_tokens(
         peak * 1e12,
         bandwidth,
@@ -109,4 +94,4 @@ def floor_of(gpu: str, dtype: str) -> Floor:
         compute_efficiency=COMPUTE_EFFICIENCY,
         memory_efficiency=MEMORY_EFFICIENCY,
     )
-    return Floor(tokens, row["gpu"], dtype, peak, bandwidth, row["source"])
+    return Floor(tokens, row.name, dtype, peak, bandwidth, row.source)
