@@ -1,0 +1,132 @@
+"""EPLB, the public rule: its three results, or the weights it was given, saved as tensors or arrays.
+
+``rebalance_experts`` of https://github.com/deepseek-ai/EPLB returns ``phy2log`` (L, S), ``log2phy`` (L, E, most copies)
+padded with -1, and ``logcnt`` (L, E).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.engines.base import Dump, ExpertMap
+from moeopt.engines.counting import dump, expert_map
+from moeopt.engines.torch_files import Tensor
+from moeopt.errors import Violations
+
+ENGINE, MAP, WEIGHT, BARE = "eplb", "placement", "weights", "one tensor"
+NAMES = {
+    "phy2log": "phy2log",
+    "physical_to_logical_map": "phy2log",
+    "log2phy": "log2phy",
+    "logical_to_physical_map": "log2phy",
+    "logcnt": "logcnt",
+    "expert_count": "logcnt",
+    "logical_replica_count": "logcnt",
+    "weight": "weight",
+}
+"""Names under which the tensors are saved, and what each is."""
+
+
+def parts_of(value: Any) -> dict[str, Any] | None:
+    """The tensors by what they are, or ``None`` where the value is nothing of EPLB.
+
+    >>> sorted(parts_of({"phy2log": np.ones((1, 2)), "logcnt": np.ones((1, 1))}))
+    ['logcnt', 'phy2log']
+    """
+    if isinstance(value, Tensor | np.ndarray):
+        return {"bare": value} if len(value.shape) == 2 else None
+    if isinstance(value, tuple | list) and len(value) == 3 and all(isinstance(part, Tensor) for part in value):
+        shapes = [len(part.shape) for part in value]
+        return dict(zip(("phy2log", "log2phy", "logcnt"), value, strict=True)) if shapes == [2, 3, 2] else None
+    if isinstance(value, Mapping):
+        found = {NAMES[key]: part for key, part in value.items() if key in NAMES}
+        if ("phy2log" in found or "weight" in found) and all(len(getattr(p, "shape", ())) > 1 for p in found.values()):
+            return found
+    return None
+
+
+def form_of(parts: Mapping[str, Any]) -> str:
+    """Which of the forms the tensors are.
+
+    >>> form_of({"phy2log": 0, "weight": 1}), form_of({"weight": 1})
+    ('placement', 'weights')
+    """
+    return MAP if "phy2log" in parts else WEIGHT if "weight" in parts else BARE
+
+
+def read_weights(path: str, parts: Mapping[str, Any]) -> Dump:
+    """(L, E) loads that the rule was given; a bare tensor is taken as such, unless it can only be a map."""
+    check = Violations(path)
+    name = "weight" if "weight" in parts else "bare"
+    array = _array(parts[name])
+    if name == "bare" and array.dtype.kind in "iu" and _is_map(array):
+        rule = "has every id from 0 on in each row, as a map of experts in slots has"
+        check.add("input", f"shape {array.shape}", rule=rule, fix="Give it as --current; loads need another file")
+    check.raise_if_any()
+    notes = ["a tensor without a name is taken as loads, layers x experts"] if name == "bare" else []
+    return dump(ENGINE, WEIGHT, array, check, notes=notes)
+
+
+def read_map(path: str, parts: Mapping[str, Any]) -> ExpertMap:
+    """(L, S) experts in slots; ``log2phy`` and ``logcnt`` beside it must say the same.
+
+    A bare tensor is taken as ``phy2log``.
+    """
+    check = Violations(path)
+    rows = _array(parts["phy2log"] if "phy2log" in parts else parts["bare"])
+    counts = _array(parts["logcnt"]) if "logcnt" in parts else None
+    experts = None if counts is None else counts.shape[1]
+    notes = () if "phy2log" in parts else ("a tensor without a name is taken as experts in slots",)
+    made = expert_map(ENGINE, rows, check, num_experts=experts, field="phy2log", notes=notes)
+    if counts is not None:
+        _hold_counts(made, counts, check)
+    if "log2phy" in parts:
+        _hold_places(made, _array(parts["log2phy"]), check)
+    check.raise_if_any()
+    return made
+
+
+def _array(value: Any) -> NDArray[Any]:
+    found: NDArray[Any] = value.read() if isinstance(value, Tensor) else np.asarray(value)
+    return found
+
+
+def _is_map(array: NDArray[Any]) -> bool:
+    most = int(array.max(initial=0))
+    return bool(most < array.shape[1] and all(len(np.unique(row)) == most + 1 and row.min() == 0 for row in array))
+
+
+def _hold_counts(made: ExpertMap, counts: NDArray[Any], check: Violations) -> None:
+    found = np.stack([np.bincount(row, minlength=counts.shape[1]) for row in made.slot_expert])
+    if counts.shape != found.shape:
+        rule = f"must have {len(found)} layers, as phy2log has"
+        check.add("logcnt", f"shape {counts.shape}", rule=rule, fix="Save the results of one call")
+        return
+    for layer, expert in np.argwhere(counts != found):
+        rule = f"phy2log has {found[layer, expert]} copies of the expert"
+        where = f"layer {layer}, expert {expert}"
+        check.add("logcnt", counts[layer, expert].item(), rule=rule, fix="Save the results of one call", where=where)
+
+
+def _hold_places(made: ExpertMap, places: NDArray[Any], check: Violations) -> None:
+    layers, slots = made.slot_expert.shape
+    if places.ndim != 3 or len(places) != layers or places.dtype.kind not in "iu":
+        rule = f"must be whole numbers, {layers} layers x experts x most copies"
+        check.add("log2phy", f"{places.dtype} of shape {places.shape}", rule=rule, fix="Save the results of one call")
+        return
+    for layer, expert, copy in np.argwhere((places < -1) | (places >= slots)):
+        rule = f"slots run from 0 to {slots - 1}, and -1 is none"
+        where = f"layer {layer}, expert {expert}"
+        check.add("log2phy", places[layer, expert, copy].item(), rule=rule, fix="Save it again", where=where)
+    if check.found:
+        return
+    for layer, expert, copy in np.argwhere(places >= 0):
+        slot = int(places[layer, expert, copy])
+        if made.slot_expert[layer, slot] != expert:
+            rule = f"phy2log has expert {made.slot_expert[layer, slot]} there"
+            where = f"layer {layer}, expert {expert}"
+            check.add("log2phy", slot, rule=rule, fix="Save the results of one call", where=where)
