@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import Violations
+from moeopt.workload.dummies import Dummies
 
 Loads = NDArray[np.int64] | NDArray[np.float64]
 
@@ -37,6 +38,12 @@ class LoadTable:
         What the reader did that was not asked for.
     windows
         (W, L, E) windows, where an array with a third axis holds several.
+    top_k
+        Experts a token selects, where the recording says it.
+    per_step
+        (T, L, E) counts of single steps, where the recording has them; they sum to `loads`.
+    dummies
+        Rows that an engine ran on made-up tokens, where routed ids were read and had some; they count in `loads`.
     """
 
     loads: Loads
@@ -46,6 +53,9 @@ class LoadTable:
     source: str = ""
     notes: tuple[str, ...] = ()
     windows: Loads | None = None
+    top_k: int | None = None
+    per_step: NDArray[np.int64] | None = None
+    dummies: Dummies | None = None
 
 
 def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = None) -> Loads | None:
