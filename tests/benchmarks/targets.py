@@ -17,7 +17,7 @@ from pathlib import Path
 
 from moeopt.kernels import warmup
 from moeopt.versions import versions
-from tests.benchmarks import replanning, speed, target_cost, target_engine, target_quality
+from tests.benchmarks import replanning, speed, target_cost, target_engine, target_policies, target_quality
 from tests.benchmarks.verdict import Verdict, markdown, say
 
 REPORT = Path(__file__).resolve().parents[2] / "reports" / "placement-bench.md"
@@ -45,6 +45,7 @@ def parts(layers: int) -> dict[str, Callable[[], Iterable[Verdict]]]:
         "replan": lambda: [replanning.verdict()],
         "sweep": target_quality.sweep,
         "engine": lambda: target_engine.engine_rules(layers=layers),
+        "policies": lambda: [target_policies.policies(), target_policies.memory()],
     }
 
 

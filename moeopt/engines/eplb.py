@@ -1,0 +1,148 @@
+"""A drop-in for DeepSeek's EPLB: the same call, the same three answers, better maps.
+
+Plug it in
+----------
+Wherever ``eplb.py`` is imported or has been copied to, import this instead; arguments, by name or by place, shapes and
+dtypes are the same::
+
+    from moeopt.engines import eplb
+
+    eplb.warm_up()                       # once, at start-up
+    phy2log, log2phy, logcnt = eplb.rebalance_experts(weight, 288, 8, 4, 32)
+
+``weight`` (L, E) may be a numpy array, nested lists or a tensor of any framework on any device; the answers are of
+the same kind on the same device, int64. torch is never imported: the tensor itself is asked.
+
+With options, bind them once and pass the function on, or give them by keyword::
+
+    rebalance_experts = eplb.configure(max_moves=8, keep=0.02, time_limit_s=2, logger=my_logger)
+    phy2log, log2phy, logcnt = rebalance_experts(weight, 288, 8, 4, 32, current=phy2log)
+
+``current`` (L, num_replicas), which EPLB does not have, is the map that runs: then few experts move, and those that
+stay keep their slots. See `Options` for the others.
+
+What you can rely on
+--------------------
+* Never two replicas of an expert on one GPU, where the published rule often has them.
+* Without ``current``, no layer's busiest GPU is above that of the published rule (doubles swapped away), to 1e-9;
+  with it, not by more than the part ``keep``, or 3 % where only a layer filled anew, most of whose experts move, would
+  do better; and by nothing with ``keep=0`` and no ``max_moves``.
+* Unchanged loads, and loads for which another map would only be the same one under other names, give ``current`` back.
+* Groups stay on one node each where ``num_groups % num_nodes == 0``, as published; else, and with 0 groups, the map
+  is flat and the log says why, also where the published rule ends in an assertion.
+* No exception: loads that are NaN, infinite, negative or all zero, shapes no map fits, a limit that passes and our own
+  bugs give ``current`` back, or experts in order where nothing runs, and one line in the log with the reason.
+* One line a call in the log ``moeopt.engines``: imbalance before, after and the bound, moves, milliseconds.
+* Ranks that plan for themselves find the same map: the clock does not decide how far the search goes. Where one
+  process plans for all, ``steady=False`` uses the whole limit; ``agree`` takes a broadcast.
+
+Before `warm_up` has loaded compiled code, large shapes get the published rule without doubles, as compiling would
+break the time limit; the log says so. Nothing is kept between calls, and any number of threads may call.
+
+Source of the signature: DeepSeek-AI, EPLB, 2025, ``eplb.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from moeopt.engines.policies.arrays import as_given
+from moeopt.engines.policies.guard import Answer, Asked, answer
+from moeopt.engines.policies.options import Options
+from moeopt.engines.policies.ready import warm_up
+from moeopt.engines.policies.shape import replicas, slots_of_experts
+
+Maps = tuple[Any, Any, Any]
+
+
+def rebalance_experts(
+    weight: Any,
+    num_replicas: int,
+    num_groups: int,
+    num_nodes: int,
+    num_gpus: int,
+    *,
+    current: Any = None,
+    options: Options | None = None,
+) -> Maps:
+    """Replicas of experts and the slot of each.
+
+    Parameters
+    ----------
+    weight
+        (L, E) load of each expert.
+    num_replicas, num_gpus
+        S slots on G GPUs, equally many on each.
+    num_groups, num_nodes
+        Experts of a group stay on one node where the groups divide over the nodes.
+    current
+        (L, S) the map that runs.
+
+    Returns
+    -------
+    (phy2log, log2phy, logcnt)
+        (L, S) expert in each slot, GPU after GPU; (L, E, X) slots of each expert, padded with -1; (L, E) replicas.
+
+    Examples
+    --------
+    The example of EPLB's own page, where the published map has 156 and 179.5 tokens on its busiest GPUs:
+
+    >>> import numpy as np
+    >>> weight = [[90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86],
+    ...           [20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27]]
+    >>> phy2log, log2phy, logcnt = rebalance_experts(weight, 16, 4, 2, 8)
+    >>> phy2log.shape, log2phy.shape, logcnt.shape, str(phy2log.dtype)
+    ((2, 16), (2, 12, 3), (2, 12), 'int64')
+    >>> size = (np.array(weight) / logcnt)[[[0], [1]], phy2log]
+    >>> size.reshape(2, 8, 2).sum(axis=2).max(axis=1).tolist()
+    [151.0, 179.5]
+    """
+    asked = Asked("eplb", weight, num_replicas, num_groups, num_nodes, num_gpus, current)
+    return maps(answer(asked, options or Options()), weight)
+
+
+def maps(found: Answer, given: Any, width: int | None = None) -> Maps:
+    """The map, its reverse of at least `width` places an expert, and the counts, as what was `given`."""
+    num_experts = _experts(found, given)
+    forms = found.held, slots_of_experts(found.held, num_experts, width), replicas(found.held, num_experts)
+    try:
+        return tuple(as_given(form, given) for form in forms)
+    except Exception:  # a tensor of a kind we do not know
+        return forms
+
+
+def _experts(found: Answer, given: Any) -> int:
+    """E, of the loads where they have a shape, and at least what the map needs."""
+    shape = getattr(given, "shape", None)
+    needed = int(found.held.max()) + 1 if found.held.size else 1
+    try:
+        return max(int(shape[-1] if shape is not None else len(given[0])), needed)
+    except Exception:
+        return needed
+
+
+def configure(**options: Any) -> Callable[..., Maps]:
+    """`rebalance_experts` with options bound; `warm_up` is left to the caller.
+
+    Raises
+    ------
+    InstanceError
+        An option out of range.
+
+    >>> plan = configure(seed=1)
+    >>> plan([[3, 1]], 2, 1, 1, 2)[0].tolist()
+    [[0, 1]]
+    """
+    chosen = Options(**options)
+
+    def configured(
+        weight: Any, num_replicas: int, num_groups: int, num_nodes: int, num_gpus: int, *, current: Any = None
+    ) -> Maps:
+        return rebalance_experts(weight, num_replicas, num_groups, num_nodes, num_gpus, current=current, options=chosen)
+
+    configured.__doc__ = rebalance_experts.__doc__
+    return configured
+
+
+__all__ = ["Options", "configure", "rebalance_experts", "warm_up"]

@@ -1,0 +1,94 @@
+"""How much work fits into the limit, told by sizes alone, so that every rank does the same."""
+
+from __future__ import annotations
+
+import sys
+
+from moeopt.engines.policies.options import Options
+from moeopt.engines.policies.shape import Shape
+from moeopt.kernels import moving, packing
+from moeopt.limits import Deadline, Limits
+from moeopt.placement.heuristics.deep import Engine, engine
+
+ROOM = 0.4
+"""Part of the limit that the work may take by these estimates; the rest is for slower machines."""
+TINY = 256
+"""Slots times GPUs up to which the search is worth it interpreted."""
+FEW_ROUNDS = 60
+"""Rounds of the search there."""
+INTERPRETED_S = 0.15
+"""What they take for one layer."""
+LOOK_S = 30e-9
+"""Seconds to look at one pair of slots that may be swapped."""
+FEWEST_SWAPS = 10
+"""Swaps that a layer gets at least, if it gets any."""
+LOAD_S = 3.0
+"""A limit from which on libraries are loaded within a call."""
+PIECE = 0.1
+"""Part of the limit between two looks at the clock."""
+
+
+class Pace:
+    """What one call can do in its time.
+
+    The estimates are seconds of one core for a layer that is searched to the end, rounded up.
+    """
+
+    def __init__(self, shape: Shape, options: Options, deadline: Deadline) -> None:
+        self.shape, self.options, self.deadline = shape, options, deadline
+        self.engine: Engine = engine(Deadline(options.time_limit_s))  # whatever this call has spent so far
+        self.compiled = self.engine.compiled and packing.improve.ready()
+        self.moves_compiled = self.compiled and moving.sweep.ready()
+        self.tiny = shape.num_slots * shape.num_gpus <= TINY
+
+    def limits(self, sweeps: int | None = None) -> Limits:
+        """Limits of one search, or of so many sweeps of re-planning; compiled it is short and needs no clock."""
+        if self.compiled if sweeps is None else self.moves_compiled:
+            return Limits(iterations=sweeps)
+        left = max(self.deadline.remaining_s(), 1e-3)
+        return Limits(time_s=left, iterations=FEW_ROUNDS if sweeps is None else sweeps)
+
+    def swaps(self, layers: int, most: int) -> tuple[int, int]:
+        """How many layers, and how many swaps in each: rather few swaps in all of them than all in few."""
+        if self.options.split != "even" or not layers or not most:
+            return 0, 0
+        if self.options.by_clock:
+            return layers, most
+        fit = int(ROOM * self.options.time_limit_s / (LOOK_S * self.shape.per_gpu * self.shape.num_slots))
+        each = min(most, max(fit // layers, FEWEST_SWAPS))
+        return min(layers, fit // each), each
+
+    @property
+    def may_load(self) -> bool:
+        """Whether there is time to load what names GPUs for few moves, or it is there."""
+        return "scipy.optimize" in sys.modules or self.options.time_limit_s >= LOAD_S
+
+    def chunks(self, layers: int, *, searching: bool) -> list[tuple[int, int]]:
+        """Ranges of layers, worst first, to search one after another: all that fit, or all if the clock decides."""
+        compiled = self.compiled if searching else self.moves_compiled
+        if not compiled and not self.tiny:
+            return []
+        each = self._search_s() if searching else self._replan_s()
+        if not compiled:
+            each = INTERPRETED_S if searching else 4 * INTERPRETED_S
+        if not self.options.by_clock:
+            layers = min(layers, int(ROOM * self.options.time_limit_s / each))
+        at_once = max(int(PIECE * self.options.time_limit_s / each), 1)
+        return [(begin, min(begin + at_once, layers)) for begin in range(0, layers, at_once)]
+
+    def _search_s(self) -> float:
+        size, gpus, each = self.shape.num_slots / 288, self.shape.num_gpus, self.shape.per_gpu
+        if self.options.split != "even":
+            return 0.15 * max(size, 1.0)
+        if self.shape.groups is not None:
+            return 0.04 * max(size, 0.5)
+        if each == 1:
+            return 0.001
+        if each == 2:
+            return 0.015 * max(size * gpus / 144, 0.3)
+        if each <= 4:
+            return 0.02 + 0.12 * size * max(gpus / 72, 1.0)
+        return 0.006 * max(size, 0.5)
+
+    def _replan_s(self) -> float:
+        return max(0.03 * self.shape.num_slots / 288, 0.01)

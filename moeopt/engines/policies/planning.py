@@ -1,0 +1,283 @@
+"""From loads to a map: the public rule first, then better layers, worst first, as far as the limit surely reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt import placement
+from moeopt.engines.policies.options import Options
+from moeopt.engines.policies.pace import Pace
+from moeopt.engines.policies.shape import Ints, Shape, legal_rows, new_pairs
+from moeopt.engines.policies.warm import most_swaps, swapped
+from moeopt.limits import Deadline
+from moeopt.placement import PlacementInstance
+from moeopt.placement.plan import Placement
+from moeopt.placement.replanning.keep_slots import in_old_slots
+from moeopt.placement.replanning.relabel import relabelled
+from moeopt.result import Result, Stop
+
+Floats = NDArray[np.float64]
+
+GAP = 0.001
+"""A layer this near its bound is not searched further."""
+AFRESH = 0.03
+"""A layer that would be filled anew, most of whose experts would move, has to be this much better than by swaps."""
+RESERVE = 0.8
+"""Part of the limit after which no search begins, where the clock decides."""
+
+
+class TimeIsUp(Exception):
+    """The limit passed before the work that was to fit in was done."""
+
+
+@dataclass
+class Plan:
+    """A map under way: ``held`` (L, S), its costs ``top``, and what they are measured by, tokens; L each."""
+
+    held: Ints
+    top: Floats
+    bound: Floats
+    ideal: Floats
+    before: Floats | None = None
+    open: int = 0
+    """Layers that were worth planning."""
+    searched: int = 0
+    """Those that the deep search, or the re-planning, went through."""
+    notes: list[str] = field(default_factory=list)
+
+    def figures(self) -> tuple[float | None, float, float]:
+        """Mean imbalance before (``None``: no running map), after, and of the bound."""
+        ideal = np.where(self.ideal > 0, self.ideal, 1.0)
+
+        def mean(cost: Floats) -> float:
+            return float(np.where(self.ideal > 0, cost / ideal, 1.0).mean())
+
+        return None if self.before is None else mean(self.before), mean(self.top), mean(self.bound)
+
+
+def plan(loads: Ints, shape: Shape, old: Ints | None, options: Options, deadline: Deadline) -> Plan:
+    """A legal map for loads (L, E), none of whose layers is idle; `old` (L, S) is what runs, legal or not.
+
+    Raises
+    ------
+    TimeIsUp
+        The limit passed and a map runs, and the clock may not decide.
+    """
+    work = _Work(loads, shape, old, options, deadline)
+    work.by_the_rule()
+    try:
+        work.kept()
+        work.by_swaps()
+    except TimeIsUp:
+        if old is not None:
+            raise
+        work.plan.notes.append("time was up: the public rule without doubles")
+        return work.plan
+    before = work.plan.held.copy(), work.plan.top.copy()
+    try:
+        work.search()
+    except TimeIsUp:  # a state that does not depend on where the clock struck
+        work.plan.held, work.plan.top = before
+        work.plan.searched = 0
+        work.plan.notes.append("time was up: what was searched is left out")
+    return work.done()
+
+
+class _Work:
+    def __init__(self, loads: Ints, shape: Shape, old: Ints | None, options: Options, deadline: Deadline) -> None:
+        self.loads, self.shape, self.old, self.options, self.deadline = loads, shape, old, options, deadline
+        self.instance = self._instance(loads)
+        self.pace = Pace(shape, options, deadline)
+        self.usable = np.zeros(len(loads), dtype=bool) if old is None else legal_rows(shape, old)
+        self.running = None
+        if old is not None:
+            known = np.where((old >= 0) & (old < shape.num_experts), old, -1).astype(np.int32)
+            self.running = self.instance.changed(
+                current=known, current_gpu=tuple(int(gpu) for gpu in shape.gpu_of_slot)
+            )
+
+    def _instance(self, loads: Ints) -> PlacementInstance:
+        return PlacementInstance(loads, split=self.options.split, **self.shape.rules())
+
+    def by_the_rule(self) -> None:
+        """The public rule, doubles swapped away: what every layer can fall back on."""
+        found = placement.solve(self.instance, method="eplb")
+        assert found.plan is not None and found.solution is not None
+        layers = found.solution["layers"]
+        self.rule = found.plan.slot_expert.astype(np.int64)
+        self.rule_top = np.array([layer["max_load"] for layer in layers])
+        bound = np.array([layer["lower_bound"] for layer in layers])
+        self.plan = Plan(self.rule.copy(), self.rule_top.copy(), bound, np.array([layer["ideal"] for layer in layers]))
+
+    def done(self) -> Plan:
+        """The plan; a layer that runs against the rules and could not be mended within the budget is named."""
+        stuck = int(np.isinf(self.plan.top).sum())
+        if stuck:
+            assert self.plan.before is not None
+            self.plan.top = np.where(np.isinf(self.plan.top), self.plan.before, self.plan.top)
+            self.plan.notes.append(f"{stuck} layers run against the rules and cannot be mended within the budget")
+        return self.plan
+
+    def kept(self) -> None:
+        """Start every layer from what runs, where that is legal, and see which are worth planning."""
+        self.enough = self.plan.bound * (1 + GAP)
+        if self.old is None:
+            self.todo = self.plan.top > self.enough
+        else:
+            self.plan.before = _even_tops(self.loads, self.shape, self.old)
+            rows = np.flatnonzero(self.usable)
+            if len(rows):
+                self.plan.before[rows] = self._tops(self.old[rows], rows)
+            self.before = np.where(self.usable, self.plan.before, np.inf)
+            self.plan.held, self.plan.top = self.old.copy(), self.before.copy()
+            worth = self.before * (1 - self.options.keep) > self.plan.bound  # a broken layer is worth it
+            self.todo = ~self.usable | (worth & (self.before > self.plan.bound * (1 + 1e-9)))
+            if self.options.max_moves == 0:
+                self.todo &= ~self.usable
+        self.plan.open = int(self.todo.sum())
+
+    def by_swaps(self) -> None:
+        """What needs no compiler: few swaps in what runs, else swaps in the public rule where the search will not come.
+
+        Where the public rule is better still, it takes over under other names of GPUs.
+        """
+        if self.running is None:
+            self._swap(self._worst_first(self.todo)[self._reach(self.todo) :])
+        elif self.todo.any():
+            free = self.options.max_moves is None
+            self._swap(self._worst_first(self.todo & self.usable))
+            worse = self.rule_top < self.plan.top * (1 - self.afresh)
+            if free and (rows := np.flatnonzero(self.todo & (~self.usable | worse))).size:
+                self._offer(self._named(self.rule[rows], rows), rows, self.afresh)
+                self._look_at_the_clock()
+
+    def _swap(self, rows: Ints) -> None:
+        most = most_swaps(self.shape)
+        if self.running is not None and self.options.max_moves is not None:
+            most = min(most, self.options.max_moves // 2)
+        count, most = self.pace.swaps(len(rows), most)
+        rows = rows[:count]
+        if not count:
+            return
+        part = replace(self.shape, num_layers=len(rows))
+        near = GAP if self.running is None else max(GAP, self.options.keep / 2)
+        goals = self.plan.bound[rows] * (1 + near)
+        held = swapped(self.loads[rows], part, self.plan.held[rows], goals, most, lambda: not self.deadline.passed())
+        self._look_at_the_clock()
+        self._offer(held, rows)
+
+    def _worst_first(self, chosen: NDArray[np.bool_]) -> Ints:
+        order = np.argsort(-self.plan.top / np.maximum(self.plan.bound, 1e-300), kind="stable")
+        return np.asarray(order[chosen[order]])
+
+    def _reach(self, chosen: NDArray[np.bool_]) -> int:
+        """How many of the chosen layers the search will come to."""
+        chunks = self.pace.chunks(int(chosen.sum()), searching=self._searches)
+        return chunks[-1][1] if chunks else 0
+
+    @property
+    def _searches(self) -> bool:
+        """Whether layers are searched regardless of what runs; under a budget they are re-planned."""
+        return self.running is None or self.options.max_moves is None
+
+    def search(self) -> None:
+        """The deep search, or the re-planning under a budget, for the layers that are worst off."""
+        left = self.todo & (self.plan.top > self.enough)
+        if self.running is not None:  # another percent is not worth a move
+            left &= ~self.usable | (self.plan.top * (1 - self.options.keep) > self.plan.bound)
+        rows = self._worst_first(left)
+        for begin, end in self.pace.chunks(len(rows), searching=self._searches):
+            if self.options.by_clock and self.deadline.elapsed_s() > RESERVE * self.options.time_limit_s:
+                break
+            some = np.sort(rows[begin:end])
+            held = self._searched(some) if self._searches else self._replanned(some)
+            self._look_at_the_clock()
+            if held is not None:
+                self._offer(held, some, self.afresh if self._searches else None)
+            self.plan.searched += end - begin
+        if not self.pace.compiled:
+            self.plan.notes.append("the search is not loaded: call warm_up() at start-up")
+
+    def _searched(self, rows: Ints) -> Ints | None:
+        """A plan regardless of what runs."""
+        found = placement.solve(
+            self._instance(self.loads[rows]), method="search", seed=self.options.seed, limits=self.pace.limits()
+        )
+        self._look_at(found)
+        if found.plan is None:
+            return None
+        held: Ints = found.plan.slot_expert.astype(np.int64)
+        return held if self.running is None else self._named(held, rows)
+
+    def _replanned(self, rows: Ints) -> Ints | None:
+        """The best within the budget of moves."""
+        assert self.running is not None and self.running.current is not None
+        instance = self._instance(self.loads[rows]).changed(
+            current=self.running.current[rows],
+            current_gpu=self.running.current_gpu,
+            max_moves_per_layer=self.options.max_moves,
+        )
+        found = placement.replan(instance, seed=self.options.seed, limits=self.pace.limits(sweeps=1))
+        self._look_at(found)
+        return None if found.plan is None else found.plan.slot_expert.astype(np.int64)
+
+    def _named(self, held: Ints, rows: Ints) -> Ints:
+        """GPUs named for few moves, where there is time to load what names them."""
+        if self.running is None or not self.pace.may_load:
+            return held
+        return np.stack([relabelled(self.running, one, int(row)) for one, row in zip(held, rows, strict=True)])
+
+    @property
+    def afresh(self) -> float:
+        """By how much a layer must be better to be filled anew."""
+        return max(self.options.keep, AFRESH) if self.options.keep > 0 and self.old is not None else 0.0
+
+    def _offer(self, held: Ints, rows: Ints, margin: float | None = None) -> None:
+        """Take the layers that are better than what there is, by enough where something runs, within the budget."""
+        good = legal_rows(self.shape, held)
+        top = np.full(len(rows), np.inf)
+        if good.any():
+            top[good] = self._tops(held[good], rows[good])
+        if self.running is None:
+            margin = 0.0
+        else:
+            margin = max(self.options.keep if margin is None else margin, 1e-9)
+        better = good & (top < self.plan.top[rows] * (1 - margin))
+        if self.old is not None and self.options.max_moves is not None:
+            better[good] &= new_pairs(self.shape, self.old[rows][good], held[good]) <= self.options.max_moves
+        for place in np.flatnonzero(better):
+            row, one = int(rows[place]), held[place]
+            self.plan.held[row] = one if self.running is None else in_old_slots(self.running, one, row)
+            self.plan.top[row] = top[place]
+
+    def _tops(self, held: Ints, rows: Sequence[int] | Ints) -> Floats:
+        """Cost of the busiest GPU of legal layers, under the split asked for."""
+        loads = self.loads[np.asarray(rows)]
+        if self.options.split == "even":
+            return _even_tops(loads, self.shape, held)
+        judged = placement.evaluate(self._instance(loads), Placement.of(held))
+        return np.array([float(top) for top in judged.max_load])
+
+    def _look_at(self, found: Result) -> None:
+        """A search that the clock has cut counts only where the clock may decide."""
+        if found.stop is Stop.TIME and not self.options.by_clock:
+            raise TimeIsUp
+
+    def _look_at_the_clock(self) -> None:
+        if self.deadline.passed() and not self.options.by_clock:
+            raise TimeIsUp
+
+
+def _even_tops(loads: Ints, shape: Shape, held: Ints) -> Floats:
+    """(L,) tokens of the busiest GPU with even parts; unknown ids carry nothing."""
+    known = (held >= 0) & (held < shape.num_experts)
+    safe = np.where(known, held, 0)
+    keys = safe + np.arange(len(held))[:, None] * shape.num_experts
+    counts = np.bincount(keys[known], minlength=loads.size).reshape(loads.shape)
+    pieces = np.take_along_axis(loads / np.maximum(counts, 1), safe, axis=1) * known
+    top: Floats = pieces.reshape(len(held), shape.num_gpus, -1).sum(axis=2).max(axis=1)
+    return top

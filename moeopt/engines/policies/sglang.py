@@ -1,0 +1,209 @@
+"""A drop-in for SGLang's expert-placement algorithms.
+
+Plug it in
+----------
+SGLang calls ``eplb_algorithms.rebalance_experts`` at every re-balancing and, with ``--init-expert-location`` given
+counts, at start-up, always through the module. Replace it before the server starts, in every process that runs a
+model, for example in a module that your launcher imports first::
+
+    from sglang.srt.eplb import eplb_algorithms
+    from moeopt.engines.policies import sglang, warm_up
+
+    warm_up()
+    eplb_algorithms.rebalance_experts = sglang.configure(current=running, max_moves=16, split="sglang-static")
+
+with the server as before: ``--enable-eplb --ep-num-redundant-experts 32``. SGLang does not tell its algorithms which
+map runs. ``current`` is a function that does, without arguments, and is asked in every call; without it every map is
+planned afresh and most experts move::
+
+    def running():
+        from sglang.srt.eplb.expert_location import get_global_expert_location_metadata
+        known = get_global_expert_location_metadata()
+        return None if known is None else known.physical_to_logical_map_cpu
+
+``split="sglang-static"`` plans for ``--ep-dispatch-algorithm static``, where every source GPU sends all its tokens of
+an expert to one replica; leave it out for ``dynamic``.
+
+The call is the engine's own: ``rebalance_experts(tokens_per_expert, num_physical_experts, num_local_physical_experts,
+num_groups, num_nodes, algorithm)``, where ``tokens_per_expert`` is (steps, layers, experts) and the steps are summed.
+``algorithm`` may be its enum or a name. Names with ``hierarchical`` keep groups on nodes where they divide, the others
+plan flat. The answers are (physical_to_logical (L, S), logical_to_physical (L, E, X) padded with -1, counts (L, E)),
+int64, of the kind and on the device of the counts; X is the most replicas, and redundant experts + 1 for
+``deepseek_vec``, as there.
+
+``elasticity_aware`` plans on the GPUs that are alive, which SGLang's own state names or ``active_ranks`` does; slots
+of the others show expert 0 and stand in no list of replicas, as there.
+
+What you can rely on
+--------------------
+* Never two replicas of an expert on one GPU; no layer above the public rule.
+* No exception: the assertions of the original (groups, nodes, divisions) are a line in the log, and so are loads that
+  are NaN, infinite, negative or all zero; the map that runs comes back, or experts in order.
+* Every rank plans for itself and finds the same map, as the clock does not decide; see `Options.steady`.
+
+Source of the signature: sgl-project/sglang, ``python/sglang/srt/eplb``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from moeopt.engines.eplb import Maps, maps
+from moeopt.engines.policies.arrays import as_given, as_numpy
+from moeopt.engines.policies.guard import Answer, Asked, answer
+from moeopt.engines.policies.options import Options
+from moeopt.engines.policies.shape import Ints, replicas, slots_of_experts
+
+ELASTIC = "sglang.srt.elastic_ep.elastic_ep"
+"""Where SGLang keeps which ranks are alive; asked only if SGLang has loaded it."""
+
+
+def rebalance_experts(
+    tokens_per_expert: Any,
+    num_physical_experts: int,
+    num_local_physical_experts: int,
+    num_groups: int | None,
+    num_nodes: int,
+    algorithm: Any = "auto",
+    *,
+    current: Any = None,
+    active_ranks: Any = None,
+    options: Options | None = None,
+) -> Maps:
+    """Replicas of experts and the slot of each.
+
+    Parameters
+    ----------
+    tokens_per_expert
+        (T, L, E) counts of T steps, or (L, E).
+    num_physical_experts, num_local_physical_experts
+        Slots in all, and of a GPU.
+    num_groups, num_nodes
+        Used where `algorithm` is hierarchical, or ``auto``.
+    algorithm
+        A member of SGLang's enum, or its name.
+    current
+        (L, S) the map that runs, or a function that gives it.
+    active_ranks
+        (G,) whether each GPU is alive, for ``elasticity_aware``.
+
+    >>> counts = [[[3, 1, 1, 1]], [[4, 2, 1, 1]]]
+    >>> [table.shape for table in rebalance_experts(counts, 6, 3, None, 1, "deepseek")]
+    [(1, 6), (1, 4, 2), (1, 4)]
+    """
+    name = str(getattr(algorithm, "name", algorithm))
+    options = options or Options()
+    loads, per_gpu = _summed(tokens_per_expert), _whole(num_local_physical_experts)
+    gpus = _whole(num_physical_experts) // per_gpu if per_gpu else 0
+    grouped = "hierarchical" in name or name == "auto"
+    asked = Asked(
+        *("sglang", loads, num_physical_experts, num_groups if grouped else None, num_nodes, gpus, _asked(current))
+    )
+    alive = _alive(active_ranks, gpus) if name.startswith("elasticity_aware") else None
+    if alive is None or alive.all():
+        width = None
+        if name.startswith("deepseek_vec"):
+            width = _whole(num_physical_experts) - _shape(loads)[-1] + 1
+        return maps(answer(asked, options), tokens_per_expert, width)
+    return _on_survivors(asked, alive, per_gpu, tokens_per_expert, options)
+
+
+def _on_survivors(asked: Asked, alive: np.ndarray, per_gpu: int, given: Any, options: Options) -> Maps:
+    """A flat plan on the GPUs that are alive; slots of the dead ones hold expert 0 and are in no list."""
+    living = np.repeat(alive, per_gpu)
+    old = None if asked.old is None else as_numpy(asked.old)
+    part = old[:, living] if old is not None and old.ndim == 2 and old.shape[1] == len(living) else None
+    left = replace(asked, slots=int(living.sum()), groups=None, nodes=1, gpus=int(alive.sum()), old=part)
+    held = answer(left, options).held
+    num_experts = max(_shape(asked.loads)[-1], 1)
+    lists, counts = slots_of_experts(held, num_experts), replicas(held, num_experts)
+    slots = np.flatnonzero(living)
+    table: Ints = np.zeros((len(held), len(living)), dtype=np.int64)
+    table[:, slots] = held
+    forms = table, np.where(lists >= 0, slots[lists], -1), counts
+    try:
+        return tuple(as_given(form, given) for form in forms)
+    except Exception:  # a tensor of a kind we do not know
+        return forms
+
+
+def _summed(counts: Any) -> Any:
+    """(L, E) counts of all steps, in 64 bits; what cannot be summed is left for the guard to refuse."""
+    try:
+        table = as_numpy(counts)
+        if table.ndim != 3:
+            return table
+        return table.sum(axis=0, dtype=np.int64 if table.dtype.kind in "iub" else np.float64)
+    except Exception:
+        return counts
+
+
+def _shape(loads: Any) -> tuple[int, ...]:
+    shape = getattr(loads, "shape", None)
+    return tuple(shape) if shape else (1, 1)
+
+
+def _whole(value: Any) -> int:
+    try:
+        return max(int(value), 0)
+    except Exception:
+        return 0
+
+
+def _asked(current: Any) -> Any:
+    """The map that runs; a function that fails has none."""
+    if not callable(current):
+        return current
+    try:
+        return current()
+    except Exception:
+        return None
+
+
+def _alive(active_ranks: Any, gpus: int) -> np.ndarray | None:
+    """(G,) which GPUs are alive; ``None`` where nobody says so."""
+    try:
+        if active_ranks is None and ELASTIC in sys.modules:
+            active_ranks = sys.modules[ELASTIC].get_elastic_ep_state().active_ranks
+        if active_ranks is None:
+            return None
+        alive = as_numpy(active_ranks).astype(bool)
+        return alive if alive.shape == (gpus,) and alive.any() else None
+    except Exception:
+        return None
+
+
+def configure(*, current: Callable[[], Any] | None = None, **options: Any) -> Callable[..., Maps]:
+    """`rebalance_experts` with options bound, and a function that tells which map runs.
+
+    Raises
+    ------
+    InstanceError
+        An option out of range.
+    """
+    chosen = Options(**options)
+
+    def configured(
+        tokens_per_expert: Any,
+        num_physical_experts: int,
+        num_local_physical_experts: int,
+        num_groups: int | None,
+        num_nodes: int,
+        algorithm: Any = "auto",
+    ) -> Maps:
+        return rebalance_experts(
+            *(tokens_per_expert, num_physical_experts, num_local_physical_experts, num_groups, num_nodes, algorithm),
+            current=current,
+            options=chosen,
+        )
+
+    configured.__doc__ = rebalance_experts.__doc__
+    return configured
+
+
+__all__ = ["Answer", "Options", "configure", "rebalance_experts"]
