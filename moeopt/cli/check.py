@@ -1,4 +1,4 @@
-"""Check a shape: which slot totals work near by, and what a slot costs in memory; solves nothing."""
+"""Check a shape: which slot totals work near by, what a slot costs in memory, what engines take; solves nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli import units
+from moeopt.cli.llms import WhichLlm, expected, facts_document, show_facts
 from moeopt.cli.options import Json
+from moeopt.cli.prices import engines_said, fits, in_bytes, of_llm, only_llm, show_engines, slot_price, too_little
 from moeopt.cli.say import Say, complain, count
 from moeopt.cli.spoken import spoken_violation
-from moeopt.cli.verb import BAD_USAGE, DONE, INFEASIBLE, verb
+from moeopt.cli.verb import BAD_USAGE, DONE, verb
 from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
@@ -20,7 +22,11 @@ EXAMPLE = """Example:
 
 moeopt check --experts 256 --slots 288 --gpus 72 --nodes 9
 
-moeopt check --experts 256 --slots 288 --gpus 72 --expert-bytes 42MiB --layers 58"""
+moeopt check --experts 256 --slots 288 --gpus 72 --expert-bytes 42MiB --layers 58
+
+moeopt check --hf-config config.json --slots 288 --gpus 72 --nodes 9 --gpu-mem 40GB
+
+moeopt check --llm deepseek-v3"""
 
 NEAR = 3
 """How many feasible slot totals are listed on each side."""
@@ -32,9 +38,12 @@ MOST_SLOTS = 2**24
 def check(
     say: Say,
     json: Json,
-    experts: Annotated[int, typer.Option("--experts", min=1, max=1_000_000, help="E, experts of a layer.")],
-    slots: Annotated[int, typer.Option("--slots", help="S, slots of all GPUs.")],
-    gpus: Annotated[int, typer.Option("--gpus", help="G, number of GPUs.")],
+    which: WhichLlm,
+    experts: Annotated[
+        int | None, typer.Option("--experts", min=1, max=1_000_000, help="E, experts of a layer (as the LLM has).")
+    ] = None,
+    slots: Annotated[int | None, typer.Option("--slots", help="S, slots of all GPUs.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", help="G, number of GPUs.")] = None,
     nodes: Annotated[int, typer.Option("--nodes", help="N equal nodes.")] = 1,
     groups: Annotated[int | None, typer.Option("--groups", help="Q groups of experts, each kept on one node.")] = None,
     group_rule: Annotated[
@@ -50,19 +59,50 @@ def check(
     expert_bytes: Annotated[
         str | None, typer.Option("--expert-bytes", help="Size of one expert in one layer, as 42MiB.")
     ] = None,
-    layers: Annotated[int, typer.Option("--layers", min=1, help="L, MoE layers.")] = 1,
+    layers: Annotated[int | None, typer.Option("--layers", min=1, help="L, MoE layers (as the LLM has, or 1).")] = None,
     gpu_mem: Annotated[str | None, typer.Option("--gpu-mem", help="Memory a GPU has for experts, as 80GB.")] = None,
+    expert_dtype: Annotated[
+        str | None,
+        typer.Option("--expert-dtype", help="Format of experts, as fp8_block (as the LLM has).", rich_help_panel="LLM"),
+    ] = None,
+    params: Annotated[
+        str | None,
+        typer.Option(
+            "--params", help="Parameters you expect, as 671B,37B: shown beside the computed.", rich_help_panel="LLM"
+        ),
+    ] = None,
 ) -> int:
     """Say whether a shape can hold a placement: all violations at once, with the nearest values that work.
 
-    Exit 2 for a shape that place refuses too, 3 where the memory cannot hold one replica of each expert.
+    With an LLM (--hf-config or --llm) its experts, layers and the size of an expert are known; without a shape its
+    facts are shown. Exit 2 for a shape that place refuses too, 3 where the memory cannot hold one replica of each
+    expert.
     """
     found = Violations()
+    llm = which.facts()
     each = None if expert_bytes is None else units.size("--expert-bytes", expert_bytes, found)
     memory = None if gpu_mem is None else units.size("--gpu-mem", gpu_mem, found)
-    if memory is not None and expert_bytes is None:
+    about = None
+    if llm is not None:
+        about = facts_document(llm, expected(params, found), expert_dtype)
+        shaped = not (experts is None and slots is None and gpus is None)
+        experts, layers, each = of_llm(llm, experts, layers, each, expert_dtype, shaped, gpu_mem is not None, found)
+    else:
+        for option, value in (("--expert-dtype", expert_dtype), ("--params", params)):
+            if value is not None:
+                found.add(option, value, rule="is about an LLM, and none is named", fix="Give --hf-config or --llm")
+    if memory is not None and each is None and llm is None:
         found.add("--expert-bytes", "missing", rule="is needed beside --gpu-mem", fix="Give the size of an expert")
+    if llm is not None and not shaped:
+        found.raise_if_any()
+        return only_llm(about, each, layers, json.json, say)
+    for option, size in (("--experts", experts), ("--slots", slots), ("--gpus", gpus)):
+        if size is None and not (option == "--experts" and llm is not None):
+            fix = "Give it, or an LLM: --hf-config, --llm" if option == "--experts" else "Give it"
+            found.add(option, "missing", rule="is needed", fix=fix)
     found.raise_if_any()
+    assert experts is not None and slots is not None and gpus is not None
+    layers = layers or 1
     rules: dict[str, Any] = {"nodes": nodes, "uneven_slots": uneven_slots, "distinct": not allow_doubles}
     rules |= {} if groups is None else {"groups": groups}
     rules |= {} if group_rule is None else {"group_rule": group_rule}
@@ -77,42 +117,32 @@ def check(
         "feasible_slots": _feasible(experts, slots, gpus, rules, violations) if gpus > 0 else [],
     }
     code = BAD_USAGE if violations else DONE
+    if gpus > 0 and nodes > 0:
+        facts["engines"] = engines_said(experts, slots, gpus, nodes, groups, llm)
     if each is not None:
         facts |= {"slot_bytes": each * layers, "gpu_bytes": each * layers * per_gpu}
+        if slots >= experts:
+            facts["redundant_bytes"] = each * layers * (slots - experts)
     if each is not None and memory is not None and gpus > 0:
-        facts |= _memory(each * layers, memory, slots, gpus)
+        facts |= fits(each * layers, memory, slots, gpus)
         if not facts["fits"]:
-            fault, why = _too_little(facts, experts, gpus, gpu_mem or "")
+            fault, why = too_little(facts, experts, gpus, gpu_mem or "")
             code = code or why
             facts["ok"] = False
             facts["violations"].append(fault)
+    if about is not None:
+        facts["llm"] = about
     if json.json:
         say.document(facts)
         return code
+    if about is not None:
+        show_facts(about, say)
     _show(facts, experts, gpus, layers, say)
     for note in notes:
         say.note(note)
     for violation in facts["violations"]:
         complain(violation)
     return code
-
-
-def _memory(slot_bytes: float, memory: float, slots: int, gpus: int) -> dict[str, Any]:
-    """How many slots the memory of a GPU holds, against the most that one has."""
-    most = int(memory // slot_bytes) if slot_bytes else slots
-    on_a_gpu = -(-slots // gpus)
-    return {"slots_that_fit": most, "most_on_a_gpu": on_a_gpu, "gpu_memory_bytes": memory, "fits": on_a_gpu <= most}
-
-
-def _too_little(facts: dict[str, Any], experts: int, gpus: int, gpu_mem: str) -> tuple[str, int]:
-    """What the memory cannot hold, and the exit code: 3 where no number of slots would help."""
-    most = facts["slots_that_fit"]
-    if most * gpus < experts:
-        holds = f"{_bytes(facts['gpu_memory_bytes'])} a GPU holds {count(most, 'slot')}"
-        return f"infeasible: {holds}, {most * gpus:,} in all, fewer than {count(experts, 'expert')}", INFEASIBLE
-    rule = f"{count(facts['most_on_a_gpu'], 'slot')} of {_bytes(facts['slot_bytes'])} each: too much for a GPU"
-    fix = f"At most {count(most, 'slot')} a GPU, {most * gpus:,} in all"
-    return str(Violation("--gpu-mem", "", gpu_mem, rule, fix)), BAD_USAGE
 
 
 def _build(experts: int, slots: int, gpus: int, rules: dict[str, Any]) -> PlacementInstance:
@@ -184,7 +214,7 @@ def _show(facts: dict[str, Any], experts: int, gpus: int, layers: int, say: Say)
     made = table("", "slots", "slots a GPU",
                  "redundant experts", *(("memory a GPU",) if memory else ()))  # fmt: skip
     for row in facts["feasible_slots"]:
-        cells = [_bytes(facts["slot_bytes"] * row["slots_per_gpu"])] if memory else []
+        cells = [in_bytes(facts["slot_bytes"] * row["slots_per_gpu"])] if memory else []
         made.add_row(f"{row['slots']:,}", f"{row['slots_per_gpu']:,}", f"{row['redundant_experts']:,}", *cells)
     if facts["ok"]:
         each, more = facts["slots_per_gpu"], facts["redundant_experts"]
@@ -196,25 +226,18 @@ def _show(facts: dict[str, Any], experts: int, gpus: int, layers: int, say: Say)
     else:
         say.show(f"no equal number of slots a GPU works for {where}")
     if memory:
-        say.show(
-            f"a slot costs {_bytes(facts['slot_bytes'])} on its GPU over {count(layers, 'layer')}; "
-            f"this shape {_bytes(facts['gpu_bytes'])} a GPU"
-        )
+        price = slot_price(facts["slot_bytes"], layers, facts.get("llm"))
+        say.show(f"{price}; this shape {in_bytes(facts['gpu_bytes'])} a GPU")
+        if facts.get("redundant_bytes"):
+            more = facts["redundant_experts"]
+            share = in_bytes(facts["redundant_bytes"] / gpus)
+            said = f"{count(more, 'redundant expert')} cost {in_bytes(facts['redundant_bytes'])}"
+            say.show(f"{said} in all, {share} a GPU")
     if "fits" in facts:
         most = facts["slots_that_fit"]
         say.show(
-            f"{_bytes(facts['gpu_memory_bytes'])} a GPU holds {count(most, 'slot')}, {most * gpus:,} in all: "
+            f"{in_bytes(facts['gpu_memory_bytes'])} a GPU holds {count(most, 'slot')}, {most * gpus:,} in all: "
             f"this shape {'fits' if facts['fits'] else 'does not fit'}"
         )
-
-
-def _bytes(count: float) -> str:
-    """Both families of units, as they differ by 7 % at a billion.
-
-    >>> _bytes(2.38 * 2**30)
-    '2.56 GB (2.38 GiB)'
-    """
-    for decimal, binary, power in (("TB", "TiB", 4), ("GB", "GiB", 3), ("MB", "MiB", 2), ("kB", "KiB", 1)):
-        if count >= 1000**power:
-            return f"{count / 1000**power:.2f} {decimal} ({count / 1024**power:.2f} {binary})"
-    return f"{count:g} B"
+    if facts.get("engines"):
+        show_engines(facts["engines"], say)

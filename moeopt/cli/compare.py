@@ -14,6 +14,7 @@ from moeopt.cli.verb import BAD_USAGE, COMMAND, DONE, GATE, INFEASIBLE, verb
 from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
+    from moeopt.engines.base import ExpertMap
     from moeopt.limits import Limits
     from moeopt.placement import PlacementInstance
     from moeopt.placement.load_plan import ResultDocument
@@ -51,7 +52,10 @@ def compare(
         str, typer.Option("--methods", help="Names with commas; also package.module:function.")
     ] = "contiguous,eplb,lpt,search",
     plans: Annotated[
-        list[str] | None, typer.Option("--plans", metavar="FILE,...", help="Ready-made plans; may be given repeatedly.")
+        list[str] | None,
+        typer.Option(
+            "--plans", metavar="FILE,...", help="Ready-made plans or maps of an engine; may be given repeatedly."
+        ),
     ] = None,
     fit: Annotated[
         list[str] | None,
@@ -70,12 +74,13 @@ def compare(
     Gaps are measured against the best bound that any of them proved. With -o the report is HTML, Markdown, CSV or
     JSON, as the ending says. --fail-if-worse looks at the plans, and without plans at the best other method.
     """
-    from moeopt.cli.inputs import names_of
+    from moeopt.cli.inputs import names_of, sources
     from moeopt.cli.solving import find_plugins
     from moeopt.cli.tables import comparison_table
 
     limits = solving.limits()
     fitted, scored = _held_out_files(inputs or [], fit or [], score or [], apart)
+    inputs, fitted, scored = sources(inputs or [], say), sources(fitted, say), sources(scored, say)
     _check_output(output)
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if gate.fail_if_worse and RIVAL not in names:
@@ -83,9 +88,9 @@ def compare(
     documents = _read_plans(plans or [], names)
     find_plugins(names)
     blocks: list[tuple[PlacementInstance, Comparison]] = []
-    sources = [[path] for path in inputs or []] if apart else [inputs or fitted]
+    taken = [[path] for path in inputs or []] if apart else [inputs or fitted]
     labels: list[str | None] = [*names_of(inputs or [])] if apart else [None]
-    for paths, name in zip(sources, labels, strict=True):
+    for paths, name in zip(taken, labels, strict=True):
         try:
             block = _block(paths, name, names, documents, shape, solving, limits, say, scored)
         except KeyboardInterrupt:
@@ -100,13 +105,17 @@ def compare(
             _notes(block[1], say)
         if block[1].interrupted:
             break
-    left_out = [f"interrupted: {', '.join(paths)} was not compared" for paths in sources[len(blocks) :]]
-    for note in left_out:
+    kept = say.kept()
+    for note in kept:
+        say.note(note)
+    left_out = [*kept, *(f"interrupted: {', '.join(paths)} was not compared" for paths in taken[len(blocks) :])]
+    for note in left_out[len(kept) :]:
         say.note(note)
     if scored:
         left_out.append(f"held out, and seen by no method: {', '.join(scored)}")
     if output.json:
-        say.document({"schema": "moeopt/comparison/1", "blocks": [_document(*block) for block in blocks]})
+        noted = {"notes": kept} if kept else {}
+        say.document({"schema": "moeopt/comparison/1", "blocks": [_document(*block) for block in blocks], **noted})
     if output.output is not None:
         _report(output, blocks, solving.seed, left_out)
         say.note(f"report: {output.output}")
@@ -168,7 +177,7 @@ def _block(
     paths: list[str],
     name: str | None,
     methods: list[str],
-    documents: dict[str, ResultDocument],
+    documents: dict[str, ResultDocument | ExpertMap],
     shape: Shape,
     solving: Solving,
     limits: Limits,
@@ -190,9 +199,10 @@ def _block(
     return instance, _scored(comparison, scored, shape, say) if scored else comparison
 
 
-def _read_plans(given: list[str], taken: list[str]) -> dict[str, ResultDocument]:
-    """Plan documents by the name their row gets: the file's, as it was typed where two are alike."""
+def _read_plans(given: list[str], taken: list[str]) -> dict[str, ResultDocument | ExpertMap]:
+    """Plan documents and maps by the name of their row: the file's, as it was typed where two are alike."""
     from moeopt.documents import read_bytes, read_json
+    from moeopt.engines.reading import WITH_MAP, read_map, what_is
     from moeopt.placement.load_plan import read_result
 
     paths = [part for item in given for part in item.split(",") if part]
@@ -200,26 +210,36 @@ def _read_plans(given: list[str], taken: list[str]) -> dict[str, ResultDocument]
     if twice:
         raise InstanceError([Violation("--plans", "", path, "is given twice", "Leave one out") for path in twice])
     names = [Path(path).name for path in paths]
-    found: dict[str, ResultDocument] = {}
+    found: dict[str, ResultDocument | ExpertMap] = {}
     for path, name in zip(paths, names, strict=True):
         label = path if names.count(name) > 1 or name in taken else name
-        found[label] = read_result(read_json(read_bytes(path), path), path)
+        if what_is(path) in WITH_MAP:
+            found[label] = read_map(path)
+        else:
+            found[label] = read_result(read_json(read_bytes(path), path), path)
     return found
 
 
 def _fit_plans(
-    documents: dict[str, ResultDocument], instance: PlacementInstance
+    documents: dict[str, ResultDocument | ExpertMap], instance: PlacementInstance
 ) -> tuple[dict[str, Any], tuple[Row, ...]]:
     """Plans for the layers of this instance, and rows for those that have not got them."""
+    from moeopt.engines.base import ExpertMap
+    from moeopt.engines.matching import match_rows
     from moeopt.errors import PlanError
+    from moeopt.placement import Placement
     from moeopt.placement.load_plan import as_plan
     from moeopt.registry import Row
 
     ready, refused = {}, []
     for name, document in documents.items():
         try:
-            ready[name] = as_plan(document, instance.layers)
-        except PlanError as error:
+            if isinstance(document, ExpertMap):
+                rows, _ = match_rows(document, instance.layers)
+                ready[name] = Placement.of(document.slot_expert[rows])
+            else:
+                ready[name] = as_plan(document, instance.layers)
+        except (PlanError, InstanceError) as error:
             refused.append(Row(name, None, str(error)))
     return ready, tuple(refused)
 

@@ -1,4 +1,4 @@
-"""Info: methods, back ends, shapes, generators, versions, and the JSON Schemas of the documents."""
+"""Info: methods, back ends, shapes, generators, LLMs, GPUs, versions, and the JSON Schemas of the documents."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ EXAMPLE = """Example:
 
 moeopt info methods
 
+moeopt info llms
+
 moeopt info schema"""
 
 
@@ -23,7 +25,8 @@ moeopt info schema"""
 def info(
     say: Say,
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="schema, methods, backends, shapes, generators or versions.")
+        str,
+        typer.Argument(metavar="TOPIC", help="schema, methods, backends, shapes, generators, llms, gpus or versions."),
     ],
     json: Json,
 ) -> int:
@@ -37,27 +40,31 @@ def info(
         return DONE
     from moeopt.cli.tables import table
 
+    rows = SHORT[topic](rows) if topic in SHORT else rows
     columns = list(next(iter(rows.values())))
     made = table(
         "",
-        "package" if topic == "versions" else topic.removesuffix("s"),
+        {"versions": "package", "llms": "LLM", "gpus": "GPU"}.get(topic, topic.removesuffix("s")),
         *(column.replace("_", " ") for column in columns),
     )
     for name, row in rows.items():
         made.add_row(name, *("-" if row[column] is None else str(row[column]) for column in columns))
     for column in made.columns[1:]:
-        column.justify = "right" if topic == "shapes" else "left"
+        right = topic in ("shapes", "llms", "gpus") and column.header not in ("family", "attention", "scale up")
+        column.justify = "right" if right else "left"
     say.show(made)
     return DONE
 
 
 def _schema() -> dict[str, Any]:
+    from moeopt.engines.own import MapDocument
     from moeopt.placement.document import InstanceDocument
     from moeopt.placement.load_plan import ResultDocument
 
     return {
         "moeopt/placement-instance/1": InstanceDocument.model_json_schema(),
         "moeopt/placement-result/1": ResultDocument.model_json_schema(),
+        "moeopt/expert-map/1": MapDocument.model_json_schema(),
     }
 
 
@@ -101,11 +108,75 @@ def _versions() -> dict[str, Any]:
     return {name: {"installed": version} for name, version in versions(*packages).items()}
 
 
+def _llms() -> dict[str, Any]:
+    from moeopt.cli.llms import facts_document
+    from moeopt.llm import catalogue
+
+    return {name: {**facts.to_dict(), **facts_document(facts, [])} for name, facts in catalogue().items()}
+
+
+def _short_llms(rows: dict[str, Any]) -> dict[str, Any]:
+    """Counts in 1e9; where only routed experts can be counted, those, marked."""
+    return {
+        name: {
+            "family": row["family"],
+            "layers": row["layers"],
+            "MoE": len(row["moe_layers"]),
+            "experts": row["experts"],
+            "top_k": row["top_k"],
+            "shared": row["shared_experts"],
+            "MTP": row["mtp_layers"],
+            "total_B": _said(row["total_params_b"]) or _said(row["routed_params_b"], " routed"),
+            "active_B": _said(row["active_params_b"]),
+            "expert_MB": None if row["expert_bytes"] is None else f"{row['expert_bytes'] / 1e6:.1f}",
+            "format": row["expert_format"],
+            "cache_B_a_token": _said(row["kv_bytes_per_token_bf16"], digits=0),
+            "attention": row["attention"],
+        }
+        for name, row in rows.items()
+    }
+
+
+def _said(value: float | None, word: str = "", digits: int = 2) -> str | None:
+    return None if value is None else f"{value:,.{digits}f}{word}"
+
+
+def _gpus() -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from moeopt.llm import gpus
+
+    return {name: asdict(row) for name, row in gpus().items()}
+
+
+def _short_gpus(rows: dict[str, Any]) -> dict[str, Any]:
+    def giga(value: float | None, unit: float = 1e9) -> str | None:
+        return None if value is None else f"{value / unit:,.6g}"
+
+    return {
+        name: {
+            **{f"{dtype}_TFLOPS": giga(row["dense_tflops"][dtype], 1.0) for dtype in ("bf16", "fp8", "fp4", "int8")},
+            "memory_GB": giga(row["memory_bytes"]),
+            "memory_GB/s": giga(row["bytes_per_s"]),
+            "scale_up": row["scale_up"],
+            "GPUs": row["domain"],
+            "GB/s_one_way": giga(row["scale_up_bytes_per_s"]),
+            "network_GB/s": giga(row["nic_bytes_per_s"]),
+            "watts": giga(row["power_w"], 1.0),
+        }
+        for name, row in rows.items()
+    }
+
+
+SHORT: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"llms": _short_llms, "gpus": _short_gpus}
+"""Topics whose table shows less than their JSON."""
 TOPICS: dict[str, Callable[[], dict[str, Any]]] = {
     "schema": _schema,
     "methods": _methods,
     "backends": _backends,
     "shapes": _shapes,
     "generators": _generators,
+    "llms": _llms,
+    "gpus": _gpus,
     "versions": _versions,
 }

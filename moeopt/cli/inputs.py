@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.accepting import facts_of, guarded
 from moeopt.cli.options import Shape
 from moeopt.cli.running import gpus_of_nodes, read_current
 from moeopt.cli.say import Say
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
     from moeopt.workload import LoadTable
 
+NEVER_AN_ENGINES = (".csv", ".tsv")
 INSTANCE, PLAN = "moeopt/placement-instance/", "moeopt/placement-result/"
 
 
@@ -42,14 +44,18 @@ def names_of(paths: Sequence[str]) -> list[str]:
     return [name if short.count(name) == 1 else path for name, path in zip(short, paths, strict=True)]
 
 
-def read_any(path: str, layers: str | None = None) -> tuple[str, Any]:
+def read_any(path: str, layers: str | None = None, experts: int | None = None) -> tuple[str, Any]:
     """What a file holds: ``("loads", LoadTable)``, ``("instance", PlacementInstance)`` or ``("plan", document)``.
 
-    `layers` is the option: of a file whose layers have different numbers of experts, only these are read.
+    `layers` is the option: of a file whose layers have different numbers of experts, only these are read. `experts` are
+    those of the LLM, for traces that do not say it.
     """
     from moeopt.cli import units
     from moeopt.workload import read_loads
 
+    recorded = None if path == "-" else _recording(path, experts)
+    if recorded is not None:
+        return "loads", recorded
     wanted = None if layers is None else units.ids("--layers", layers, Violations())
     if path != "-" and not path.lower().endswith(".json"):
         return "loads", read_loads(path, layers=wanted)
@@ -66,14 +72,76 @@ def read_any(path: str, layers: str | None = None) -> tuple[str, Any]:
     return "loads", _piped_loads(data, wanted) if path == "-" else read_loads(path, layers=wanted)
 
 
+class Files(str):
+    """A recording in several files, under the name that messages give it."""
+
+    __slots__ = ("files",)
+    files: tuple[str, ...]
+
+    @staticmethod
+    def of(files: Sequence[str]) -> Files:
+        """All of them, in order.
+
+        >>> Files.of(["a.pt", "b.pt"]), Files.of(["a.pt", "b.pt"]).files
+        ('a.pt + 1 more', ('a.pt', 'b.pt'))
+        """
+        made = Files(f"{files[0]} + {len(files) - 1} more")
+        made.files = tuple(files)
+        return made
+
+
+def sources(paths: Sequence[str], say: Say) -> list[str]:
+    """Paths with the files of one recording, such as those of its ranks, drawn together; what was decided is said."""
+    if len(paths) < 2 or all(path.lower().endswith(NEVER_AN_ENGINES) for path in paths):
+        return list(paths)
+    from moeopt.engines.reading import recordings
+
+    dealt = recordings(paths)
+    for note in dealt.notes:
+        say.note(note)
+    return [group[0] if len(group) == 1 else Files.of(group) for group in dealt.groups]
+
+
+def _recording(path: str, experts: int | None) -> LoadTable | None:
+    """What an engine recorded, or ``None`` for anything else."""
+    if path.lower().endswith(NEVER_AN_ENGINES):
+        return None
+    from dataclasses import replace
+
+    from moeopt.engines import sglang
+    from moeopt.engines.reading import MAPS, read_dump, refuse_map, what_is
+    from moeopt.workload import read_loads
+    from moeopt.workload.traces import is_trace, read_trace
+
+    files = path.files if isinstance(path, Files) else (path,)
+    kind = what_is(files[0])
+    if kind is None:
+        return None
+    if kind in MAPS:
+        raise refuse_map(path, kind)
+    if kind == (sglang.ENGINE, sglang.INIT_COUNTS):
+        try:
+            return read_loads(path)  # a table that says no more than any other
+        except InstanceError:
+            pass  # it has steps, or is broken: the engine's reader knows
+    told = f"read as {kind[1]} of {kind[0]}"
+    if all(is_trace(file) for file in files):
+        table = read_trace(files if len(files) > 1 else files[0], experts=experts)
+        return replace(table, notes=(told, *table.notes))
+    dump = read_dump(files)
+    steps = dump.table.steps if dump.steps is None else dump.steps
+    notes = (f"read as {dump.form} of {dump.engine}", *dump.table.notes)
+    return replace(dump.table, per_step=dump.per_step, top_k=dump.top_k, steps=steps, notes=notes)
+
+
 def read_instance(path: str, shape: Shape, say: Say, name: str | None = None) -> PlacementInstance:
     """An instance document, or loads and the options that make an instance of them."""
-    what, found = read_any(path, shape.layers)
+    what, found = read_any(path, shape.layers, experts_of(shape))
     if what == "plan":
         rule = "is a plan, not loads or an instance"
         raise InstanceError([Violation("input", "", path, rule, "Use moeopt verify, or compare --plans")])
     if what == "loads":
-        return from_loads(found, path, shape, say, name)
+        return from_loads(guarded(found, path, shape, say), path, shape, say, name)
     if shape.given():
         rule = "is an instance document, which has its own shape"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads alone"
@@ -98,6 +166,9 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
     floor = shape.computed_floor()
     if floor is not None:
         say.note(f"floor: {floor}")
+    facts = facts_of(shape)
+    if facts is not None:
+        arguments.setdefault("llm", facts.brief())
     loads, layers = table.loads if table.windows is None else table.windows, list(table.layers)
     if wanted is not None:
         rows = [layers.index(layer) for layer in wanted]
@@ -112,6 +183,12 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
         )
     except InstanceError as error:
         raise InstanceError(error.violations, path) from error
+
+
+def experts_of(shape: Shape) -> int | None:
+    """Experts of a layer of the LLM, where it is known."""
+    facts = facts_of(shape)
+    return None if facts is None else facts.experts
 
 
 def layer_ids(text: str, table: LoadTable, check: Violations) -> list[int]:

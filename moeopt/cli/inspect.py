@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from moeopt.cli.options import Json, Shape
+from moeopt.cli.options import OF_FINDINGS, Json, Shape
 from moeopt.cli.say import Common, Say, count, few, ranges
 from moeopt.cli.verb import DONE, verb
 from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
+    from moeopt.engines.base import ExpertMap
     from moeopt.placement import PlacementInstance
     from moeopt.placement.load_plan import ResultDocument
     from moeopt.workload import LoadTable
@@ -25,7 +26,9 @@ moeopt inspect loads.csv --gpus 16 --slots 80
 
 moeopt inspect loads.csv --gpus 16 --slots 80 --current plan.json
 
-moeopt inspect monday.csv tuesday.csv --gpus 16 --slots 80 --combine worst"""
+moeopt inspect monday.csv tuesday.csv --gpus 16 --slots 80 --combine worst
+
+moeopt inspect trace.npz --drop dummy-rows --gpus 4 --slots 64"""
 
 FEW_LAYERS = 8
 
@@ -36,22 +39,36 @@ HOW = {"worst": "the worst", "mean": "the mean", "cvar": "the mean of the worst 
 @verb
 def inspect(
     say: Say,
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Loads, instances or plans; - is stdin.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="Loads, dumps or maps of an engine, instances, plans; - is stdin."),
+    ],
     shape: Shape,
     json: Json,
 ) -> int:
-    """Say what each file is, and with a shape, the imbalance now and the best that any plan could reach.
+    """Say what each file is and what is wrong with it; with a shape, the imbalance now and the best of any plan.
+
+    Loads are held against named laws. A finding that matters is refused by place and compare until it is accepted there
+    with --accept NAME; --drop dummy-rows leaves out what an engine ran on made-up tokens.
 
     Several loads with a shape are also looked at together, as the windows that place makes one plan for. Now is the
     running plan with --current, else experts in order.
     """
-    from moeopt.cli.inputs import read_any
+    from moeopt.cli.accepting import check_names
+    from moeopt.cli.inputs import experts_of, read_any, sources
     from moeopt.cli.windows import refuse_window_options
 
-    read = [(path, *read_any(path, shape.layers)) for path in files]
+    if shape.accept:
+        rule, fix = "is for plans, and here every finding is shown", "Leave it out"
+        raise InstanceError([Violation("--accept", "", ", ".join(shape.accept), rule, fix)])
+    check_names(shape)
+    files = sources(files, say)
+    experts = experts_of(shape)
+    read = [(path, *(_map(path) or read_any(path, shape.layers, experts))) for path in files]
     loads = [(path, content) for path, what, content in read if what == "loads"]
     if shape.given() and not loads:
-        rule = f"is {'a plan' if read[0][1] == 'plan' else 'an instance document'}, and options are for loads"
+        is_one = {"plan": "a plan", "map": "a map of an engine"}.get(read[0][1], "an instance document")
+        rule = f"is {is_one}, and options are for loads"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads"
         raise InstanceError([Violation("input", "", files[0], rule, fix)])
     if len(loads) == 1 and loads[0][1].windows is None:
@@ -61,6 +78,8 @@ def inspect(
         facts: dict[str, Any] = {"file": path, "what": what}
         if what == "plan":
             facts |= _plan_facts(path, content)
+        elif what == "map":
+            facts |= _map_facts(path, content)
         elif what == "instance":
             facts |= _load_facts(content) | _reach(content)
         else:
@@ -78,15 +97,49 @@ def inspect(
     return DONE
 
 
+def _map(path: str) -> tuple[str, Any] | None:
+    """A map that an engine loads, or ``None`` for anything else."""
+    from moeopt.engines.reading import MAPS, read_map, what_is
+
+    return ("map", read_map(path)) if path != "-" and what_is(path) in MAPS else None
+
+
+def _map_facts(path: str, found: ExpertMap) -> dict[str, Any]:
+    """What can be said of a map without loads."""
+    import numpy as np
+
+    from moeopt.engines.reading import what_is
+
+    experts = found.known_experts
+    counts = np.stack([np.bincount(row[row >= 0], minlength=experts) for row in found.slot_expert])
+    kind = what_is(path)
+    return {
+        "engine": found.engine,
+        "form": "" if kind is None else kind[1],
+        "layers": len(found.layers),
+        "layer_ids": list(found.layers),
+        "slots": found.slot_expert.shape[1],
+        "empty_slots": int((found.slot_expert < 0).sum()),
+        "gpus": None if found.slots is None else len(found.slots),
+        "experts": experts,
+        "experts_said": found.num_experts is not None,
+        "replicas_max": int(counts.max()),
+        "absent": int((counts == 0).sum()),
+        "notes": list(found.notes),
+    }
+
+
 def _wants_instance(shape: Shape) -> bool:
     """Whether more was given than which layers to look at."""
-    return any(option != "--layers" for option in shape.given())
+    return any(option not in ("--layers", *OF_FINDINGS) for option in shape.given())
 
 
 def _loads(path: str, table: LoadTable, shape: Shape, say: Say) -> dict[str, Any]:
     """One file of loads by itself."""
+    from moeopt.cli.accepting import dropped, findings_of
     from moeopt.cli.inputs import from_loads, layer_ids
 
+    table = dropped(table, shape)
     rows = None
     if shape.layers is not None:
         check = Violations(path)
@@ -94,6 +147,7 @@ def _loads(path: str, table: LoadTable, shape: Shape, say: Say) -> dict[str, Any
         check.raise_if_any()
         rows = [table.layers.index(layer) for layer in wanted]
     facts = _load_facts(table, rows)
+    facts["findings"] = [asdict(finding) for finding in findings_of(table, shape)]
     if _wants_instance(shape):
         # how windows count is said for all files together, and one file need not have several
         alone = shape if table.windows is not None else replace(shape, combine=None, alpha=None)
@@ -103,12 +157,13 @@ def _loads(path: str, table: LoadTable, shape: Shape, say: Say) -> dict[str, Any
 
 def _together(files: list[str], tables: list[LoadTable], shape: Shape) -> dict[str, Any]:
     """What any plan could reach for all files as windows, or why they are none."""
+    from moeopt.cli.accepting import dropped
     from moeopt.cli.inputs import from_loads
     from moeopt.cli.windows import joined, name_of_windows
 
     said_before = Say(Common(quiet=True))
     try:
-        table = joined(files, said_before, shape.steps, tables)
+        table = joined(files, said_before, shape.steps, [dropped(table, shape) for table in tables])
     except InstanceError as error:
         return {"why_not": [str(violation) for violation in error.violations]}
     instance = from_loads(table, ", ".join(files), shape, said_before, name_of_windows(files))
@@ -231,6 +286,15 @@ def _show(facts: dict[str, Any], say: Say) -> None:
         lines.append(f"  method     {facts['method']}, {facts['status']}, stopped by {facts['stop']}")
         lines.append(f"  gap        {percent(facts['gap'])}, worst layer {percent(facts['gap_worst_layer'])}")
         lines.append(f"  structure  {'ok' if not facts['faults'] else '; '.join(few(facts['faults'], say.verbose))}")
+    elif facts["what"] == "map":
+        lines[0] += f" of {facts['engine']} ({facts['form']})"
+        gpus = "GPUs not said" if facts["gpus"] is None else count(facts["gpus"], "GPU")
+        said = "" if facts["experts_said"] else " (the largest id and one)"
+        lines.append(f"  shape      {count(facts['layers'], 'layer')}, {count(facts['experts'], 'expert')}{said}, "
+                     f"{count(facts['slots'], 'slot')}, {gpus}; layer ids {ranges(facts['layer_ids'])}")  # fmt: skip
+        empty = f"; {count(facts['empty_slots'], 'slot')} left empty" if facts["empty_slots"] else ""
+        lost = f"; {facts['absent']} times an expert has no slot in a layer" if facts["absent"] else ""
+        lines.append(f"  replicas   at most {facts['replicas_max']} of an expert{empty}{lost}")
     else:
         ids, cells = facts["layer_ids"], facts["layers"] * facts["experts"]
         steps = "" if facts["steps"] is None else f", {count(facts['steps'], 'step')}"
@@ -241,8 +305,10 @@ def _show(facts: dict[str, Any], say: Say) -> None:
             f"{facts['zero_cells']:,} of {count(cells, 'cell')} {'is' if facts['zero_cells'] == 1 else 'are'} 0"
         )
     lines.extend(f"  note       {note}" for note in facts["notes"])
+    for finding in facts.get("findings", ()):
+        lines.append(f"  {finding['severity']:<10} {finding['name']}: {finding['text']}")
     say.show("\n".join(lines))
-    if facts["what"] != "plan":
+    if facts["what"] not in ("plan", "map"):
         say.show(_layer_table(facts, say.verbose))
     _show_reach(facts, say)
 

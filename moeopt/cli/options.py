@@ -13,6 +13,9 @@ from moeopt.errors import Violations
 from moeopt.limits import Limits
 
 SHAPE, RULES, SOLVING, OUTPUT = "Shape", "Rules of the placement", "Solving", "Output"
+FINDINGS = "Findings"
+OF_FINDINGS = ("--accept", "--drop", "--hf-config")
+"""Options that say how loads are looked at, and nothing of a placement."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,30 @@ class Shape(FurtherRules):
     ] = None
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the instance (the file's).", rich_help_panel=RULES)
+    ] = None
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept",
+            metavar="NAME",
+            help="Plan in spite of a finding of inspect that matters; may be given repeatedly.",
+            rich_help_panel=FINDINGS,
+        ),
+    ] = None
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drop", metavar="NAME", help="Leave out what a finding is about: dummy-rows.", rich_help_panel=FINDINGS
+        ),
+    ] = None
+    hf_config: Annotated[
+        str | None,
+        typer.Option(
+            "--hf-config",
+            metavar="FILE",
+            help="The LLM's config.json: its experts, top-k and dense layers are held against the loads.",
+            rich_help_panel=FINDINGS,
+        ),
     ] = None
 
     def given(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -67,6 +68,7 @@ def place(
     or after 2000 rounds or 3 million slots looked at (--iterations), whichever comes first.
     """
     from moeopt.cli.costs import cost_lines
+    from moeopt.cli.inputs import sources
     from moeopt.cli.solving import solve, worse_than_rival
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.cli.windows import read_inputs, with_measured_steps
@@ -75,6 +77,7 @@ def place(
     check_curve(curve, shape, output)
     deciding.arguments()
     solving.limits()  # a slip in an option is said before any work
+    inputs = sources(inputs, say)
     if curve.slots_curve:
         return run_curve(inputs, shape, curve, method, solving, output, say)
     to_stdout = output.json or output.output == STDOUT
@@ -82,7 +85,10 @@ def place(
     if to_file is not None:
         check_target(to_file, (".json",), output.force, what="a plan", advice="moeopt compare writes reports")
     instance = read_inputs(inputs, shape, say)
+    kept = say.kept()
     result = decided(solve(instance, method, solving, say), deciding)
+    if kept:
+        result = replace(result, notes=(*kept, *result.notes))
     if per_step is not None:
         result = with_measured_steps(instance, result, per_step)
     if to_file is not None:
@@ -94,8 +100,8 @@ def place(
         for line in cost_lines(instance, result):
             say.show(line)
         if "repair" in result.solution:
-            kept = "-v shows them, -o FILE and --json keep them" if to_file is None else f"all are in {to_file}"
-            show_repair(result.solution["repair"], say, kept)
+            where = "-v shows them, -o FILE and --json keep them" if to_file is None else f"all are in {to_file}"
+            show_repair(result.solution["repair"], say, where)
     for note in result.notes:
         say.note(note)
     if result.stop == "INTERRUPTED":

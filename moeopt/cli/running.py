@@ -1,22 +1,34 @@
-"""The running plan of the command line: one of our plans, or a bare table of experts in slots."""
+"""The running plan of the command line: one of our plans, an engine's map, or a bare table of experts in slots."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, PlanError, Violation, Violations
+
+if TYPE_CHECKING:
+    from moeopt.engines.base import ExpertMap
 
 
 def read_current(path: str, layers: Sequence[int]) -> dict[str, Any]:
     """Arguments ``current`` and ``current_gpu`` of an instance with these layer ids.
 
-    A plan is read layer by layer, by id, and says where its slots lie; a JSON or ``.npy`` table has one row a layer, in
-    the order of the loads.
+    A plan is read layer by layer, by id, and says where its slots lie; so is a map of an engine, whose rows are taken
+    in order where it counts MoE layers alone. A JSON or ``.npy`` table has one row a layer, in the order of the loads.
     """
     from moeopt.placement.plan_document import SCHEMA, as_plan, read_result
 
+    found_map = _map(path)
+    if found_map is not None:
+        from moeopt.engines.matching import match_rows
+
+        rows, _ = match_rows(found_map, layers, field="--current")
+        running: dict[str, Any] = {"current": found_map.slot_expert[rows]}
+        if found_map.slots is not None:
+            running["current_gpu"] = [gpu for gpu, count in enumerate(found_map.slots) for _ in range(count)]
+        return running
     if path.lower().endswith(".npy"):
         from moeopt.workload.numpy_loads import parse_npy
 
@@ -41,6 +53,20 @@ def read_current(path: str, layers: Sequence[int]) -> dict[str, Any]:
         ) from error
     assert found.solution is not None
     return {"current": plan.slot_expert, "current_gpu": found.solution.gpu_of_slot}
+
+
+def _map(path: str) -> ExpertMap | None:
+    """An engine's map, or moeopt's own of one; ``None`` for a plan, a bare table, and what is neither."""
+    from moeopt.engines.base import ExpertMap
+    from moeopt.engines.reading import WITH_MAP, read_map, what_is
+    from moeopt.engines.source import own_document
+
+    if path == "-":
+        return None
+    own = own_document(path)
+    if own is not None:
+        return own if isinstance(own, ExpertMap) else None
+    return read_map(path) if what_is(path) in WITH_MAP else None
 
 
 def gpus_of_nodes(text: str, nodes: Any, num_gpus: int | None, check: Violations) -> list[int]:

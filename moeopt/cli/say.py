@@ -40,6 +40,16 @@ class Say:
     def __init__(self, common: Common) -> None:
         self.quiet = common.quiet
         self.verbose = common.verbose
+        self._kept: list[str] = []
+
+    def keep(self, text: str) -> None:
+        """A remark that goes into the notes of the result, which prints it."""
+        self._kept.append(text)
+
+    def kept(self) -> list[str]:
+        """The remarks kept since this was last asked, each once."""
+        found, self._kept = list(dict.fromkeys(self._kept)), []
+        return found
 
     def show(self, what: RenderableType) -> None:
         """A table or text for people, on standard output; nothing when quiet."""

@@ -92,6 +92,7 @@ def run(paths: list[str], shape: Shape, curve: Curve, method: str, solving: Solv
     budget = None if curve.memory_budget is None else units.size("--memory-budget", curve.memory_budget, found)
     found.raise_if_any()
     instance = _instance(paths, replace(shape, expert_bytes=None), say)
+    said = say.kept()
     wanted = None
     if curve.max_redundant is not None:
         feasible = feasible_redundant(instance, uneven=shape.uneven_slots)
@@ -113,17 +114,19 @@ def run(paths: list[str], shape: Shape, curve: Curve, method: str, solving: Solv
         )
     plan = None if budget is None or size is None else memory_budget(made, budget, size)
     if output.json or output.output == STDOUT:
-        say.document({**made.to_dict(), "memory_budget": None if plan is None else plan.to_dict()})
+        noted = made.to_dict()
+        noted["notes"] = [*said, *noted["notes"]]
+        say.document({**noted, "memory_budget": None if plan is None else plan.to_dict()})
     else:
         _show(made, say)
         if plan is not None and plan.fits:
             _show_budget(made, plan, bool(instance.windows), say)
-    for note in (*instance.notes, *made.notes):
+    for note in (*said, *instance.notes, *made.notes):
         say.note(note)
     if output.output is not None and output.output != STDOUT:
         import shlex
 
-        header = Header(command=shlex.join(["moeopt", *COMMAND.get()]), seed=solving.seed)
+        header = Header(command=shlex.join(["moeopt", *COMMAND.get()]), seed=solving.seed, notes=tuple(said))
         write_curve(output.output, made, header, force=output.force)
         say.note(f"curve: {output.output}")
     if plan is not None:
@@ -139,15 +142,16 @@ def run(paths: list[str], shape: Shape, curve: Curve, method: str, solving: Solv
 
 def _instance(paths: list[str], shape: Shape, say: Say) -> PlacementInstance:
     """Loads on the fewest slots that hold every expert, or a document's own instance."""
-    from moeopt.cli.inputs import from_loads, read_any
+    from moeopt.cli.accepting import guarded
+    from moeopt.cli.inputs import experts_of, from_loads, read_any
     from moeopt.cli.windows import joined, name_of_windows
 
     found: Any
     path, name = ", ".join(paths), None
     if len(paths) > 1:
-        what, found, name = "loads", joined(paths, say, shape.steps), name_of_windows(paths)
+        what, found, name = "loads", joined(paths, say, shape.steps, shape=shape), name_of_windows(paths)
     else:
-        what, found = read_any(path, shape.layers)
+        what, found = read_any(path, shape.layers, experts_of(shape))
     if what == "plan":
         rule = "is a plan, not loads or an instance"
         raise InstanceError([Violation("input", "", path, rule, "Give the loads")])
@@ -158,6 +162,8 @@ def _instance(paths: list[str], shape: Shape, say: Say) -> PlacementInstance:
             raise InstanceError([Violation("input", "", path, rule, f"Leave out {', '.join(given)}")])
         instance: PlacementInstance = found
         return instance
+    if len(paths) == 1:
+        found = guarded(found, path, shape, say)
     shared = max(shape.num_shared or 1, 1)
     experts = found.loads.shape[-1] + (shared if shape.shared == "hosted" else 0)
     if shape.gpus is not None and shape.gpus > 0:

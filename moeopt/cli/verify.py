@@ -1,4 +1,4 @@
-"""Verify a plan: list every fault, and recompute every number from the loads."""
+"""Verify a plan or an engine's map: list every fault, and recompute every number from the loads."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.failures import show_lost
+from moeopt.cli.llm_options import Llm
 from moeopt.cli.options import Json
 from moeopt.cli.say import Say, few
 from moeopt.cli.verb import DONE, GATE, verb
+from moeopt.cli.verify_map import MapOptions, map_of, verify_map
+from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
     from moeopt.placement.load_plan import ResultDocument
@@ -20,7 +23,11 @@ moeopt verify plan.json loads.csv
 
 moeopt verify plan.json --experts 64 --slots 80 --gpus 16
 
-moeopt verify plan.json --failures"""
+moeopt verify plan.json --hf-config config.json
+
+moeopt verify plan.json --failures
+
+moeopt verify expert-map.json --experts 256 --slots 288 --gpus 32 --hf-config config.json"""
 
 DIGEST = "instance.sha256 says"
 """How the fault begins that names other loads or other rules than the plan's."""
@@ -29,8 +36,12 @@ DIGEST = "instance.sha256 says"
 @verb
 def verify(
     say: Say,
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A plan that place wrote; - is stdin.")],
+    plan: Annotated[
+        str, typer.Argument(metavar="PLAN_OR_MAP", help="A plan that place wrote, - is stdin; or an engine's map.")
+    ],
     json: Json,
+    which: Llm,
+    options: MapOptions,
     loads: Annotated[
         list[str] | None,
         typer.Argument(metavar="[LOADS_OR_INSTANCE...]", help="What the plan was made for; several loads are windows."),
@@ -46,18 +57,29 @@ def verify(
     """Check a plan against itself, and with its loads, every number and every bound; exit 5 on any fault.
 
     Without loads the structure is checked: lengths, ids, every expert present, doubles, groups, and that the numbers
-    in the document agree with each other.
+    in the document agree with each other. With an LLM (--hf-config or --llm) its layers, their numbers, experts and
+    top-k must be those of the plan. The map of an engine has no numbers: its ids, cover, doubles and layers are
+    checked, and with loads its imbalance is computed.
     """
     from moeopt.documents import read_bytes, read_json
     from moeopt.placement.load_plan import claimed_layers, document_faults, read_result, unchecked
 
-    document = read_result(read_json(read_bytes(plan), plan), plan)
     wanted = {"experts": experts, "slots": slots, "gpus": gpus, "nodes": nodes}
-    faults = _size_faults(document, wanted)
+    map_found = map_of(plan)
+    if map_found is not None and failures:
+        rule = "is for plans: a map does not say on which nodes its GPUs are"
+        raise InstanceError([Violation("--failures", "", "given", rule, "Leave it out")])
+    if map_found is not None:
+        return verify_map(plan, *map_found, wanted, which, options, loads or [], json.json, say)
+    document = read_result(read_json(read_bytes(plan), plan), plan)
+    if options.given():
+        rule = "is for maps of engines: a plan says it itself"
+        raise InstanceError([Violation(options.given()[0], "", "given", rule, "Leave it out")])
+    faults = [*_size_faults(document, wanted), *_llm_faults(document, which), *_layer_faults(document, which)]
     if not loads:
         faults += document_faults(document)
     else:
-        table, layers, digest = _table(loads, say)
+        table, layers, digest = table_of(loads, say)
         if digest is not None and digest != document.instance.sha256:
             faults.append(
                 f"{DIGEST} {document.instance.sha256}, the instance {loads[0]} is {digest}: the plan was made for "
@@ -104,11 +126,11 @@ def _size(document: ResultDocument) -> tuple[int, int]:
     return len(document.solution.layers[0].replicas), len(document.solution.layers)
 
 
-def _table(paths: list[str], say: Say) -> tuple[Any, tuple[int, ...], str | None]:
+def table_of(paths: list[str], say: Say) -> tuple[Any, tuple[int, ...], str | None]:
     """Loads, their layer ids, and the digest where the file is an instance with rules of its own."""
-    from moeopt.cli.inputs import read_any
-    from moeopt.errors import InstanceError, Violation
+    from moeopt.cli.inputs import read_any, sources
 
+    paths = sources(paths, say)
     if len(paths) > 1:
         from moeopt.cli.windows import joined
 
@@ -124,6 +146,30 @@ def _table(paths: list[str], say: Say) -> tuple[Any, tuple[int, ...], str | None
             say.note(f"{path}: {note}")
         return (found.loads if found.windows is None else found.windows), found.layers, None
     return found.given_loads, found.layers, found.sha256
+
+
+def _layer_faults(document: ResultDocument, which: Llm) -> list[str]:
+    """Where the LLM is given by its layers alone: layers of the plan that are none of its, MoE layers without a row."""
+    facts = which.layer_facts() if which.named() is None else None
+    if document.solution is None or facts is None or facts.layers is None or facts.dense is None:
+        return []
+    from moeopt.engines.layers import rows_of
+
+    check = Violations()
+    rows_of([layer.layer for layer in document.solution.layers], facts, check)
+    return [f"layers {one.value}: {one.rule}" for one in check.found]
+
+
+def _llm_faults(document: ResultDocument, which: Llm) -> list[str]:
+    """Where the plan and an LLM do not fit."""
+    facts = which.facts()
+    if facts is None or document.solution is None:
+        return []
+    from moeopt.llm import agreement
+
+    layers = [layer.layer for layer in document.solution.layers]
+    top_k = document.instance.document.model_dump().get("top_k")
+    return agreement(facts, layers, _size(document)[0], top_k=top_k, llm=document.solution.llm)
 
 
 def _size_faults(document: ResultDocument, wanted: dict[str, int | None]) -> list[str]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.inputs import from_loads, name_of, read_any, read_instance
+from moeopt.cli.accepting import check_names, guarded
+from moeopt.cli.inputs import experts_of, from_loads, name_of, read_any, read_instance
 from moeopt.cli.options import Shape
 from moeopt.cli.say import Say
-from moeopt.errors import Violations
+from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
     from moeopt.placement import Placement, PlacementInstance
@@ -28,7 +30,8 @@ def read_inputs(paths: Sequence[str], shape: Shape, say: Say, name: str | None =
         if instance.window_loads is None:
             refuse_window_options(shape)
         return instance
-    return from_loads(joined(paths, say, shape.steps), ", ".join(paths), shape, say, name or name_of_windows(paths))
+    table = joined(paths, say, shape.steps, shape=shape)
+    return from_loads(table, ", ".join(paths), shape, say, name or name_of_windows(paths))
 
 
 def refuse_window_options(shape: Shape) -> None:
@@ -57,11 +60,16 @@ def name_of_windows(paths: Sequence[str]) -> str:
 
 
 def joined(
-    paths: Sequence[str], say: Say, steps_of_each: int | None = None, read: Sequence[LoadTable] | None = None
+    paths: Sequence[str],
+    say: Say,
+    steps_of_each: int | None = None,
+    read: Sequence[LoadTable] | None = None,
+    shape: Shape | None = None,
 ) -> LoadTable:
     """The tables of several files as one table with windows; `steps_of_each` stands above what files say.
 
-    `read` are the tables where the files have been read already.
+    `read` are the tables where the files have been read already. With a shape, each is to be planned on and is held
+    against the laws of `moeopt.workload.laws`.
 
     Raises
     ------
@@ -78,8 +86,11 @@ def joined(
             check.add("input", path, rule="is given twice", fix="Give each window once")
     _refuse_mixed_phases(paths, check)
     check.raise_if_any()
-    tables = [_loads(path, check) for path in paths] if read is None else list(read)
+    experts = None if shape is None else experts_of(shape)
+    tables = [_loads(path, check, experts) for path in paths] if read is None else list(read)
     check.raise_if_any()
+    if shape is not None:
+        tables = _all_guarded(paths, tables, shape, say)
     known = [table for table in tables if table is not None]
     _refuse_unlike(paths, known, check)
     steps = [table.steps if steps_of_each is None else steps_of_each for table in known]
@@ -97,8 +108,25 @@ def joined(
     return LoadTable(windows.sum(axis=0), first.layers, passes, first.names, ", ".join(paths), (), windows)
 
 
-def _loads(path: str, check: Violations) -> LoadTable | None:
-    what, found = read_any(path)
+def _all_guarded(
+    paths: Sequence[str], tables: Sequence[LoadTable | None], shape: Shape, say: Say
+) -> list[LoadTable | None]:
+    """Every table fit to be planned on, or the findings of all files together."""
+    check_names(shape)
+    kept: list[LoadTable | None] = []
+    faults: list[Violation] = []
+    for path, table in zip(paths, tables, strict=True):
+        try:
+            kept.append(None if table is None else guarded(table, path, shape, say))
+        except InstanceError as error:
+            faults += [replace(one, field=f"{path}: {one.field}") for one in error.violations]
+    if faults:
+        raise InstanceError(dict.fromkeys(faults))
+    return kept
+
+
+def _loads(path: str, check: Violations, experts: int | None = None) -> LoadTable | None:
+    what, found = read_any(path, experts=experts)
     if what == "loads":
         table: LoadTable = found
         return table
@@ -187,13 +215,12 @@ def read_passes(path: str, instance: PlacementInstance) -> Any:
         check.add("--per-step", f"no layer {absent[0]}", rule="must have every layer that is planned", fix="Record all")
         check.raise_if_any()
     rows = [table.layers.index(layer) for layer in instance.layers]
-    return _windows(table)[:, rows]
+    passes = _windows(table) if table.per_step is None else table.per_step
+    return passes[:, rows]
 
 
 def with_measured_steps(instance: PlacementInstance, result: Result, path: str) -> Result:
     """The result with the imbalance of recorded passes under its plan, layer by layer."""
-    from dataclasses import replace
-
     from moeopt.placement.per_step import per_step_imbalance
 
     if result.solution is None or result.plan is None:

@@ -12,7 +12,7 @@ from conftest import LOADS
 from moeopt.cli.app import app  # noqa: F401  (the verbs are registered)
 from moeopt.placement import PlacementInstance
 
-VERBS = ("place", "compare", "verify", "inspect", "check", "generate", "export", "info", "warmup")
+VERBS = ("place", "compare", "convert", "verify", "inspect", "check", "generate", "export", "info", "warmup")
 SHAPE = ("--gpus", 3, "--slots", 6)
 
 
@@ -300,7 +300,7 @@ def test_export_writes_the_model_of_one_layer(moeopt, tiny, tmp_path):
     assert moeopt(*words, "--format", "mps", "-o", file).code == 2
 
 
-@pytest.mark.parametrize("topic", ["schema", "methods", "backends", "shapes", "generators", "versions"])
+@pytest.mark.parametrize("topic", ["schema", "methods", "backends", "shapes", "generators", "llms", "gpus", "versions"])
 def test_info_has_something_on_every_topic(moeopt, topic):
     assert moeopt("info", topic).code == 0
     assert moeopt("info", topic, "--json").document
