@@ -248,8 +248,8 @@ def test_every_gpu_has_a_floor_or_says_what_is_not_confirmed() -> None:
             said.add(gpu)
             assert "confirmed" in str(error)
     assert "Ascend-910B" in said
-    table = json.loads((Path(__file__).parents[2] / "moeopt/cost/gpus.json").read_text())
-    assert tuple(row["gpu"] for row in table["gpus"]) == GPUS and all(row["source"] for row in table["gpus"])
+    table = json.loads((Path(__file__).parents[2] / "moeopt/llm/gpus.json").read_text())
+    assert tuple(row["name"] for row in table["gpus"]) == GPUS and all(row["source"] for row in table["gpus"])
     with pytest.raises(InstanceError, match="floor_gpu"):
         floor_of("GTX 1080", "fp8")
 
