@@ -243,3 +243,12 @@ def test_an_empty_slot_takes_no_move_where_doubles_fill_it(
     result = repaired(instance)
     assert result.solution["repair"]["moves"] == result.solution["repair"]["moves_fewest"] == fewest
     assert document_faults(read_result(json.loads(result.to_json())), instance.given_loads, instance.layers) == []
+
+
+def test_a_repair_keeps_pins_that_it_has_just_met() -> None:
+    """Looking for a better place for what came in took a pinned expert away again."""
+    instance = PlacementInstance(
+        [[62.9, 0, 0, 2]], gpus=2, slots=4, pin=[(3, 1), (2, 0)], current=[[0, 1, 0, -1]], split="even"
+    )
+    rows = repaired(instance).plan.slot_expert.tolist()
+    assert 2 in rows[0][:2] and 3 in rows[0][2:]

@@ -203,7 +203,7 @@ class _Run:
 
     def _moved(self, patch: Patch, before: Running, slot: int) -> bool:
         expert, back = int(patch.held[slot]), int(before.held[slot])
-        if expert < 0 or (back < 0 and self.instance.fill == "all"):
+        if expert < 0 or patch.pinned[expert, patch.gpu[slot]] or (back < 0 and self.instance.fill == "all"):
             return False
         if back >= 0 and self.instance.distinct and patch.on[back, patch.gpu[slot]]:
             return False
