@@ -26,6 +26,8 @@ NEAR = 3
 """How many feasible slot totals are listed on each side."""
 MOST_SLOTS = 2**24
 """More slots no instance has."""
+MOST_LAYERS, MOST_BYTES = 1_000_000, 2**1000
+"""More are surely a slip, and no double counts them."""
 
 
 @verb
@@ -62,6 +64,10 @@ def check(
     memory = None if gpu_mem is None else units.size("--gpu-mem", gpu_mem, found)
     if memory is not None and expert_bytes is None:
         found.add("--expert-bytes", "missing", rule="is needed beside --gpu-mem", fix="Give the size of an expert")
+    if layers > MOST_LAYERS:
+        found.add("--layers", layers, rule=f"must be at most {MOST_LAYERS}", fix="Check the number")
+    elif each is not None and each > MOST_BYTES:
+        found.add("--expert-bytes", expert_bytes or "", rule="is more than can be counted", fix="Check the unit")
     found.raise_if_any()
     rules: dict[str, Any] = {"nodes": nodes, "uneven_slots": uneven_slots, "distinct": not allow_doubles}
     rules |= {} if groups is None else {"groups": groups}
