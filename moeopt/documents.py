@@ -23,17 +23,17 @@ def write_file(path: str | Path, content: str | bytes, *, force: bool = False) -
         The file exists and `force` is not set, or its folder is missing or not writable.
     """
     target = Path(path)
-    if target.exists() and not force:
+    if _exists(target) and not force:
         rule = "exists and is never overwritten unasked"
         raise InstanceError([Violation("output", "", str(target), rule, "Choose another name or give --force")])
-    if target.exists() and not target.is_file():
+    if _exists(target) and not target.is_file():
         rule = "cannot be written: it is not a regular file"
         raise InstanceError(
             [Violation("output", "", str(target), rule, "Choose another name, or - for standard output")]
         )
     data = content.encode() if isinstance(content, str) else content
     try:
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+        temporary = target.with_name(f".moeopt.{secrets.token_hex(6)}")  # the name itself may be as long as can be
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -50,6 +50,14 @@ def write_file(path: str | Path, content: str | bytes, *, force: bool = False) -
         rule = f"cannot be written ({error.strerror or error})"
         fix = "Give a writable folder that exists, and --force to replace a file"
         raise InstanceError([Violation("output", "", str(target), rule, fix)]) from error
+
+
+def _exists(target: Path) -> bool:
+    """Whether something is there; ``False`` for a name that cannot be."""
+    try:
+        return target.exists()
+    except OSError:
+        return False  # to write it says why
 
 
 def to_json(value: Any) -> str:

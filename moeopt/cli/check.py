@@ -32,6 +32,8 @@ NEAR = 3
 """How many feasible slot totals are listed on each side."""
 MOST_SLOTS = 2**24
 """More slots no instance has."""
+MOST_LAYERS, MOST_BYTES = 1_000_000, 2**1000
+"""More are surely a slip, and no double counts them."""
 
 
 @verb
@@ -93,6 +95,10 @@ def check(
                 found.add(option, value, rule="is about an LLM, and none is named", fix="Give --hf-config or --llm")
     if memory is not None and each is None and llm is None:
         found.add("--expert-bytes", "missing", rule="is needed beside --gpu-mem", fix="Give the size of an expert")
+    if (layers or 1) > MOST_LAYERS:
+        found.add("--layers", layers or 1, rule=f"must be at most {MOST_LAYERS}", fix="Check the number")
+    elif each is not None and each > MOST_BYTES:
+        found.add("--expert-bytes", expert_bytes or "", rule="is more than can be counted", fix="Check the unit")
     if llm is not None and not shaped:
         found.raise_if_any()
         return only_llm(about, each, layers, json.json, say)

@@ -19,6 +19,20 @@ def check_target(path: str, endings: Sequence[str], force: bool, *, what: str, a
     InstanceError
         Another ending, a folder that is missing or not writable, or a file that is there and `force` not set.
     """
+    try:
+        found = _looked_at(path, endings, force, what, advice)
+    except OSError as error:  # a name that is too long, and what else the file system does not take
+        rule = f"cannot be written ({error.strerror or error})"
+        found = [Violation("output", "", _shortened(path), rule, "Give another name")]
+    if found:
+        raise InstanceError(found)
+
+
+def _shortened(path: str) -> str:
+    return path if len(path) <= 200 else f"{path[:100]}...{path[-20:]}"
+
+
+def _looked_at(path: str, endings: Sequence[str], force: bool, what: str, advice: str) -> list[Violation]:
     target = Path(path)
     found = []
     if target.suffix.lower() not in endings:
@@ -38,8 +52,7 @@ def check_target(path: str, endings: Sequence[str], force: bool, *, what: str, a
     elif not os.access(folder, os.W_OK | os.X_OK):
         rule = f"cannot be written (the folder {folder} is not writable)"
         found.append(Violation("output", "", path, rule, "Give a writable folder"))
-    if found:
-        raise InstanceError(found)
+    return found
 
 
 def refuse_stdout(path: str, fix: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -89,10 +90,17 @@ def ids(field: str, text: str, check: Violations) -> list[int]:
             check.add(field, part, rule="must be an id or a range of ids", fix="Write 3,5-8")
             continue
         low, high = int(first), int(last if dash else first)
-        if high < low or high - low > MOST_IDS:
-            check.add(field, part, rule="must run upwards", fix=f"Write {high}-{low}" if high < low else "Check it")
+        if high < low:
+            check.add(field, part, rule="must run upwards", fix=f"Write {high}-{low}")
+            continue
+        if high - low >= MOST_IDS or high >= 2**63:
+            rule = f"must be at most {MOST_IDS} ids" if high < 2**63 else "ids must be below 2**63"
+            check.add(field, part, rule=rule, fix="Check the number")
             continue
         found.extend(range(low, high + 1))
+    for one, times in Counter(found).items():
+        if times > 1:
+            check.add(field, one, rule=f"is given {times} times", fix="Give it once")
     return list(dict.fromkeys(found))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -45,7 +46,18 @@ def word(field: str, value: Any, check: Violations) -> str | None:
     """A text, or ``None``."""
     if value is not None and not isinstance(value, str):
         check.add(field, value, rule="must be a text", fix="Give a name, or leave it out")
+    elif value is not None:
+        _writable(field, value, check)
     return None if value is None else str(value)
+
+
+def _writable(field: str, text: str, check: Violations, *, where: str = "") -> None:
+    """A text that a file can hold: half of a pair of UTF-16 is no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        shown = text.encode("utf-8", "backslashreplace").decode()
+        check.add(field, shown, rule="must be text that UTF-8 can hold", fix="Repair the file", where=where)
 
 
 def facts(field: str, value: Any, check: Violations) -> dict[str, Any] | None:
@@ -53,6 +65,7 @@ def facts(field: str, value: Any, check: Violations) -> dict[str, Any] | None:
     if value is None:
         return None
     try:
+        json.dumps(dict(value), ensure_ascii=False).encode()  # a lone surrogate cannot be written
         return copy.deepcopy(dict(value)) if canonical_json(dict(value)) else None
     except (TypeError, ValueError):
         check.add(field, value, rule="must be a mapping that JSON can hold", fix="Give names and numbers")
@@ -157,6 +170,8 @@ def names(value: Any, num_experts: int, check: Violations) -> tuple[str, ...] | 
     if len(texts) != num_experts:
         rule = f"must have one name an expert, {num_experts}"
         check.add("names", f"{len(texts)} names", rule=rule, fix="Give all names or none")
+    for expert, text in enumerate(texts):
+        _writable("names", text, check, where=f"expert {expert}")
     _unique("names", texts, check)
     return texts
 

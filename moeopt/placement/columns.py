@@ -250,8 +250,8 @@ class Columns:
     ) -> Prices | None:
         """Whole sizes and prices that `fillings.proves` accepts, or ``None``."""
         exact = Fraction(threshold)
-        unit = FULL / max(self._limits(threshold))
-        whole = np.minimum(np.floor(sizes * unit).astype(np.int64), FULL)
+        parts = np.minimum(sizes / max(self._limits(threshold)), 1.0)  # FULL / limit may overflow
+        whole = np.minimum(np.floor(parts * FULL).astype(np.int64), FULL)
         for resolution in resolutions:
             priced = np.floor(price * resolution + 1e-6).astype(np.int64)
             step = np.flatnonzero(np.diff(priced, prepend=0) > 0)

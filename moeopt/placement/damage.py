@@ -97,7 +97,8 @@ def describe(
 ) -> dict[str, Any]:
     """What it takes to get from the running plan to `held`: every load from storage, every copy and its source.
 
-    Of a lost expert the first new replica (lowest slot) is loaded from storage, others are copied from it.
+    Of a lost expert the first new replica (lowest slot) is loaded from storage, others are copied from it. Two replicas
+    on one GPU come once.
     """
     if before is None:
         before = [running(instance, layer) for layer in range(instance.num_layers)]
@@ -108,9 +109,13 @@ def describe(
         from_storage: list[list[int]] = []
         copied: list[list[int]] = []
         loaded: dict[int, int] = {}
+        came: set[tuple[int, int]] = set()
         fresh = (row >= 0) & ~state.known[np.maximum(row, 0), gpus]
         for slot in np.flatnonzero(fresh).tolist():
             expert, gpu = int(row[slot]), int(gpus[slot])
+            if (expert, gpu) in came:
+                continue
+            came.add((expert, gpu))
             sources = np.flatnonzero(state.readable[expert])
             if len(sources):
                 copied.append([expert, _nearest(instance, sources, gpu), gpu, slot])
@@ -157,7 +162,8 @@ def fewest_moves(instance: PlacementInstance, before: Sequence[Running] | None =
     """The least number of new pairs of each layer that restores every expert; ``None`` where no closed form tells.
 
     Every expert without a replica on a GPU that stays needs one, and so does every slot that is empty and must be
-    filled; a spare replica anywhere can give its slot to an expert that is nowhere.
+    filled; a spare replica anywhere can give its slot to an expert that is nowhere. Where a GPU may hold an expert
+    twice, a slot is filled by what is there, and only a GPU that has nothing needs one.
 
     >>> from moeopt.placement.instance import PlacementInstance
     >>> running = [[0, 1, 2, 2, 3, 0]]
@@ -176,9 +182,17 @@ def fewest_moves(instance: PlacementInstance, before: Sequence[Running] | None =
         state = running(instance, layer) if before is None else before[layer]
         there = np.zeros(instance.num_experts, dtype=bool)
         there[state.held[state.held >= 0]] = True
-        empty = int((state.held < 0).sum()) if instance.fill == "all" else 0
+        empty = 0
+        if instance.fill == "all":
+            empty = int((state.held < 0).sum() if instance.distinct else bare_gpus(instance, state.known).sum())
         found.append(max(int((~there).sum()), empty))
     return found
+
+
+def bare_gpus(instance: PlacementInstance, there: Flags) -> Flags:
+    """(G,) GPUs that have slots and none of the pairs `there` (E, G)."""
+    bare: Flags = (np.array(instance.slots) > 0) & ~there.any(axis=0)
+    return bare
 
 
 def homes(instance: PlacementInstance, before: Running) -> Ints:

@@ -104,7 +104,8 @@ class _Question:
         run: Callable[..., int] = listing.any_below
         if not may_compile and not listing.any_below.ready():
             run, budget = listing.any_below.plain(), budget // 10
-        limit = math.ceil(value * self.speed * self.scale) - 1
+        most = (int(self.loads.max()) + self.floor) * self.instance.slots[0]  # no GPU costs more: all fits 64 bits
+        limit = min(max(math.ceil(value * self.speed * self.scale) - 1, -1), most)
         held = np.zeros(self.instance.num_slots, dtype=np.int64)
         left = np.array([budget], dtype=np.int64)
         answer = run(

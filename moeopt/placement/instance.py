@@ -229,7 +229,7 @@ class PlacementInstance(Derived):
         if shared is not None:
             checks.choice("shared", shared, ("replicated", "fused", "hosted"), check)
         put("shared", shared)
-        shared_experts.refuse(shared, self.top_k, groups, check)
+        shared_experts.refuse(shared, self.num_shared, self.top_k, groups, check)
         check.raise_if_any()
         assert table is not None
         if self.num_hosted:

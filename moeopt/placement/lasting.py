@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import PlanError
+from moeopt.placement.plan import as_placement
 
 if TYPE_CHECKING:
     from moeopt.placement.instance import PlacementInstance
@@ -125,9 +126,11 @@ def _replicas(count: int) -> str:
 
 
 def lost_if(
-    instance: PlacementInstance, plan: Placement, by: Literal["gpu", "node"] = "gpu"
+    instance: PlacementInstance, plan: Any, by: Literal["gpu", "node"] = "gpu"
 ) -> Mapping[int, Mapping[int, list[int]]]:
     """Which experts would be lost with each GPU, or node: those with no replica elsewhere.
+
+    The plan is a `Placement`, an (L, S) array or nested lists.
 
     Returns
     -------
@@ -144,6 +147,7 @@ def lost_if(
     >>> lost_if(instance, Placement.of([[0, 1, 1, 2]]))
     {0: {0: [0]}, 1: {0: [2]}}
     """
+    plan = as_placement(instance, plan)
     place = _places(instance, plan, by)
     ids = instance.node_ids if by == "node" else range(instance.num_gpus)
     found: dict[int, dict[int, list[int]]] = {number: {} for number in ids if by == "node" or instance.slots[number]}
@@ -155,7 +159,7 @@ def lost_if(
     return found
 
 
-def survival(instance: PlacementInstance, plan: Placement, by: Literal["gpu", "node"] = "node") -> NDArray[np.int64]:
+def survival(instance: PlacementInstance, plan: Any, by: Literal["gpu", "node"] = "node") -> NDArray[np.int64]:
     """(L, E) how many nodes, or GPUs, may fail whichever they are without the expert being lost; -1: it has no replica.
 
     >>> from moeopt.placement import Placement, PlacementInstance
@@ -163,6 +167,7 @@ def survival(instance: PlacementInstance, plan: Placement, by: Literal["gpu", "n
     >>> survival(instance, Placement.of([[0, 1, 1, 2]]), by="gpu").tolist()
     [[0, 1, 0]]
     """
+    plan = as_placement(instance, plan)
     place = _places(instance, plan, by)
     seen = np.zeros((instance.num_layers, instance.num_experts, int(place.max(initial=0)) + 1), dtype=bool)
     rows, slots = np.nonzero(plan.slot_expert >= 0)

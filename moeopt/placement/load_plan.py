@@ -8,6 +8,7 @@ every bound re-derived from its certificate.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
@@ -313,12 +314,12 @@ def _load_faults(document: ResultDocument, instance: PlacementInstance, broken: 
 def _claim_faults(instance: PlacementInstance, row: int, layer: LayerPlan, proof: Certificate) -> Iterator[str]:
     """A solver's claim cannot be re-checked, but it can contradict the plan, or a proof of our own."""
     claim = proof.model_dump().get("value")
-    if not isinstance(claim, int | float) or isinstance(claim, bool) or not (math.isfinite(claim) and claim >= 0):
+    if not isinstance(claim, int | float) or isinstance(claim, bool) or not 0 <= claim <= sys.float_info.max:
         yield f"layer {layer.layer}: the solver's certificate claims {claim!r}, not a bound"
     elif not _close(layer.lower_bound, claim):
         yield f"layer {layer.layer}: lower_bound says {layer.lower_bound}, the solver's certificate {claim}"
     most = bounds.most_replicas(instance)
-    if enumeration.applies(instance, most):
+    if enumeration.applies(instance, most) and math.isfinite(layer.max_load):
         known = enumeration.optimum(instance, row, most, Fraction(layer.max_load))
         if known is not None and layer.lower_bound > float(known[0]) * (1 + SOLVER_TOLERANCE):
             yield f"layer {layer.layer}: lower_bound says {layer.lower_bound}, a plan of {float(known[0])} exists"

@@ -64,8 +64,11 @@ def search(
         if slots > 2:
             return None
         beside = lonely(weights, num_gpus, slots, threshold, few, many, slot_prices)
-        at = int(beside / threshold * FULL)
-        return ([at + 1, FULL - at + 1], [1, slots]) if beside >= 0 else None
+        at = beside / threshold if beside >= 0 else -1.0
+        if not 0.0 <= at < 1.0:  # a threshold that is next to nothing overflows
+            return None
+        whole = int(at * FULL)
+        return [whole + 1, FULL - whole + 1], [1, slots]
 
     first = lower + (upper - lower) * 1e-2
     if not lower < first < upper or (found := test(first)) is None:

@@ -109,8 +109,7 @@ def _frontier_faults(document: ResultDocument, solution: Solution, shape: Placem
         yield f"solution.frontier: more moves cannot be worse, the values are {worths}"
     stays = [value for count, value in points if count == 0]
     now = solution.imbalance_now
-    same = shape.distinct and shape.fill == "all"  # else replicas are dropped or doubled on their GPU without a move
-    if stays and not (now is not None and (close(stays[0], now) if same else stays[0] <= now * (1 + TOLERANCE))):
+    if stays and not (close(stays[0], now) if now is not None and _one_stays(shape) else _no_worse(stays[0], now)):
         yield f"solution.frontier says {stays[0]} with no move, imbalance_now {solution.imbalance_now}"
     ideal = sum(layer.ideal for layer in solution.layers)
     if document.lower_bound is not None and ideal:
@@ -118,6 +117,20 @@ def _frontier_faults(document: ResultDocument, solution: Solution, shape: Placem
         for count, value in points:
             if value < floor * (1 - TOLERANCE):
                 yield f"solution.frontier: {value} at {count:g} moves lies below the bound, {floor}"
+
+
+def _one_stays(shape: PlacementInstance) -> bool:
+    """Whether no other plan than the running one has no moves, and its value is one number.
+
+    Else replicas are dropped or doubled on their GPU without a move, a GPU has fewer slots now, or shares are free.
+    """
+    as_before = shape.current_gpu is not None and list(shape.current_gpu) == shape.gpu_of_slot.tolist()
+    return shape.distinct and shape.fill == "all" and shape.split != "free" and as_before
+
+
+def _no_worse(value: float, now: float | None) -> bool:
+    """Whether a plan without moves is worth what the running one is, or more; any may be where that breaks a rule."""
+    return now is None or value <= now * (1 + TOLERANCE)
 
 
 def _noise_faults(solution: Solution, shape: PlacementInstance) -> Iterator[str]:

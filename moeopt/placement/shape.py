@@ -26,19 +26,34 @@ def slots(instance: PlacementInstance, value: Any, uneven: bool, check: Violatio
             check.add("slots", None, rule="is needed", fix="Give all slots together, or one number a GPU")
             return (1,) * num_gpus
         most = num_experts // len(instance.node_ids) if instance.hierarchical else num_experts
-        fitting = (int(free // instance.expert_bytes) for free in instance.memory_bytes)
-        return tuple(min(count, most) if instance.distinct else count for count in fitting)
+        fitting = (_fitting(free, instance.expert_bytes) for free in instance.memory_bytes)
+        return _bounded(tuple(min(count, most) if instance.distinct else count for count in fitting), check)
     if listed(value):
         counts = tuple(whole("slots", item, 0, check, where=f"GPU {gpu}") for gpu, item in enumerate(value))
+        counts = _bounded(counts, check)
     else:
         counts = _deal(whole("slots", value, 1, check), num_gpus, num_experts, uneven, check)
     if instance.memory_bytes is not None and instance.expert_bytes is not None:
         for gpu, (count, free) in enumerate(zip(counts, instance.memory_bytes, strict=True)):
-            most = int(free // instance.expert_bytes)
+            most = _fitting(free, instance.expert_bytes)
             if count > most:
                 rule = f"needs {count * instance.expert_bytes:g} bytes of {free:g}"
                 check.add("slots", count, rule=rule, fix=f"Use at most {most}", where=f"GPU {gpu}")
     return counts
+
+
+def _fitting(free: float, expert_bytes: float) -> int:
+    """Experts that fit into the bytes of a GPU; beyond what a plan may have they are not counted."""
+    return MAX_SLOTS + 1 if free / expert_bytes > MAX_SLOTS else int(free // expert_bytes)
+
+
+def _bounded(counts: tuple[int, ...], check: Violations) -> tuple[int, ...]:
+    """The counts, each in range: 0 where one is noted as too large."""
+    for gpu, count in enumerate(counts):
+        if count > MAX_SLOTS:
+            rule = f"must be at most {MAX_SLOTS} in all"
+            check.add("slots", count, rule=rule, fix="Check the number", where=f"GPU {gpu}")
+    return tuple(count if count <= MAX_SLOTS else 0 for count in counts)
 
 
 def _deal(total: int, num_gpus: int, num_experts: int, uneven: bool, check: Violations) -> tuple[int, ...]:

@@ -39,8 +39,15 @@ def extended(value: Any, more: list[Any], length: int) -> Any:
     return [*value, *more] if listed(value) and len(value) + len(more) == length else value
 
 
-def refuse(shared: str | None, top_k: int | None, groups: Any, check: Violations) -> None:
+MOST = 65_536
+"""More experts of a token, or shared ones, are surely a slip, and would fill the memory."""
+
+
+def refuse(shared: str | None, num_shared: int, top_k: int | None, groups: Any, check: Violations) -> None:
     """What shared experts need, and what they cannot be combined with."""
+    for field, count in (("num_shared", num_shared), ("top_k", top_k)):
+        if count is not None and count > MOST:
+            check.add(field, count, rule=f"must be at most {MOST}", fix="Check the number")
     if shared is not None and top_k is None:
         rule = f"is needed with shared = {shared!r}: shared experts get selections / top_k tokens"
         check.add("top_k", None, rule=rule, fix="Give the routed experts a token selects, such as 8")

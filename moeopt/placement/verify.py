@@ -19,7 +19,7 @@ from moeopt.placement import engine_rule
 from moeopt.placement.combined import combine, ratio, tail_of
 from moeopt.placement.instance import SPLITS, PlacementInstance
 from moeopt.placement.moves import move_faults
-from moeopt.placement.plan import EMPTY, Placement
+from moeopt.placement.plan import EMPTY, Placement, as_placement
 
 MAX_FAULTS = 200
 FITTING = 40
@@ -235,13 +235,16 @@ def _hosted(instance: PlacementInstance, plan: Placement, index: int) -> Counter
     return Counter((e, g) for e, g in zip(row, instance.gpu_of_slot.tolist(), strict=True) if e != EMPTY)
 
 
-def faults(instance: PlacementInstance, plan: Placement) -> list[str]:
+def faults(instance: PlacementInstance, plan: Any) -> list[str]:
     """Every rule the plan breaks, each naming layer, slot, GPU or expert; empty for a good plan.
+
+    The plan is a `Placement`, an (L, S) array or nested lists; what is no table is a `PlanError`.
 
     >>> instance = PlacementInstance([[3, 1]], gpus=2, slots=2)
     >>> faults(instance, Placement.of([[0, 0]]))
     ['layer 0: expert 1 has no replica']
     """
+    plan = as_placement(instance, plan)
     slots = plan.slot_expert
     if slots.shape != (instance.num_layers, instance.num_slots):
         return _shape_faults(instance, slots)

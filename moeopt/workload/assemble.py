@@ -123,7 +123,8 @@ def _layer_ids(value: Any, check: Violations) -> tuple[int, ...] | None:
     seen: set[int] = set()
     for index, layer in enumerate(value):
         if not _is_whole(layer) or layer < 0:
-            rule = "layer ids must be whole numbers >= 0"
+            large = isinstance(layer, int) and layer >= 2**63
+            rule = "layer ids must be below 2**63" if large else "layer ids must be whole numbers >= 0"
             check.add("layers", layer, rule=rule, fix="Use the LLM's own ids", where=f"index {index}")
         elif layer in seen:
             rule, fix = "the layer id stands twice", "Give every row its own id"

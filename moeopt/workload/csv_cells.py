@@ -144,9 +144,11 @@ def whole_id(field: str, cell: str, where: str, check: Violations) -> int | None
     layer[line 3] = 1.0: ids must be whole numbers >= 0. Repair the cell.
     """
     value = number(cell)
-    if isinstance(value, int) and value >= 0:
+    if isinstance(value, int) and 0 <= value < 2**63:
         return value
-    check.add(field, cell or "''", rule="ids must be whole numbers >= 0", fix="Repair the cell", where=where)
+    large = isinstance(value, int) and value > 0
+    rule = "ids must be below 2**63" if large else "ids must be whole numbers >= 0"
+    check.add(field, cell or "''", rule=rule, fix="Repair the cell", where=where)
     return None
 
 

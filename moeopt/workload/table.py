@@ -15,6 +15,9 @@ from moeopt.workload.dummies import Dummies
 
 Loads = NDArray[np.int64] | NDArray[np.float64]
 
+LEAST = 2.0**-1022
+"""Smallest normal double: what lies below has fewer digits, and ratios of such loads are not what they say."""
+
 MASKED = ("a masked entry has no load", "Fill it, such as with array.filled(0), or drop its layer")
 
 
@@ -104,6 +107,8 @@ def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = No
             bad, array, "loads must be finite tokens >= 0", "Drop the window or repair the trace", check, layers
         )
         _name_places(array < 0, array, "loads must be >= 0", "Did a counter wrap?", check, layers)
+        rule = f"loads must be 0 or at least {LEAST:.3g}, below which a double has fewer digits"
+        _name_places((array > 0) & (array < LEAST), array, rule, "Use another unit, or 0", check, layers)
         with np.errstate(over="ignore"):
             if not bad.any() and not np.isfinite(array.astype(np.float64).sum(axis=1)).all():
                 rule = "the sum over experts must stay finite"

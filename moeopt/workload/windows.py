@@ -10,6 +10,7 @@ import numpy as np
 
 from moeopt.errors import Violations
 from moeopt.workload.table import Loads, as_loads
+from moeopt.workload.table import place as place_of
 
 
 def stacked(values: Iterable[Any], check: Violations, layers: Sequence[int] | None) -> Loads | None:
@@ -42,6 +43,14 @@ def stacked(values: Iterable[Any], check: Violations, layers: Sequence[int] | No
     stack: Any = np.stack(tables)
     if stack.dtype == np.int64 and int(stack.max()) > (2**63 - 1) // len(tables):
         check.add("loads", "...", rule="the sum over windows must be below 2**63", fix="Divide all loads by one number")
+        return None
+    with np.errstate(over="ignore"):
+        total = stack.sum(axis=0, dtype=np.float64)
+    if not np.isfinite(total).all():
+        row, expert = np.argwhere(~np.isfinite(total))[0].tolist()
+        rule = "the sum over windows must be a finite double"
+        fix = "Divide all loads by one number"
+        check.add("loads", float(stack[:, row, expert].max()), rule=rule, fix=fix, where=place_of(row, expert, layers))
         return None
     stack.flags.writeable = False
     windows: Loads = stack

@@ -225,3 +225,30 @@ def test_repair_needs_the_running_plan(missing: str) -> None:
     lost = [0] if missing == "current" else []
     with pytest.raises(NotApplicable, match="running plan"):
         placement.solve(PlacementInstance([[1, 1]], gpus=3, slots=6, lost=lost), method="repair")
+
+
+@pytest.mark.parametrize(
+    ("running_slots", "slots", "fewest"),
+    [
+        ([1, -1, 1, 1, 0, 1, 0, 0, 1], [4, 2, 3], 0),
+        ([0, -1, -1, -1, 1, 1], [2, 2, 2], 1),
+        ([0, 0, -1, -1, 0, 0], [2, 2, 2], 1),
+    ],
+)
+def test_an_empty_slot_takes_no_move_where_doubles_fill_it(
+    running_slots: list[int], slots: list[int], fewest: int
+) -> None:
+    """One move was said to be needed for each, and `verify` refused the plan."""
+    instance = PlacementInstance([[3, 1]], slots=slots, distinct=False, current=[running_slots])
+    result = repaired(instance)
+    assert result.solution["repair"]["moves"] == result.solution["repair"]["moves_fewest"] == fewest
+    assert document_faults(read_result(json.loads(result.to_json())), instance.given_loads, instance.layers) == []
+
+
+def test_a_repair_keeps_pins_that_it_has_just_met() -> None:
+    """Looking for a better place for what came in took a pinned expert away again."""
+    instance = PlacementInstance(
+        [[62.9, 0, 0, 2]], gpus=2, slots=4, pin=[(3, 1), (2, 0)], current=[[0, 1, 0, -1]], split="even"
+    )
+    rows = repaired(instance).plan.slot_expert.tolist()
+    assert 2 in rows[0][:2] and 3 in rows[0][2:]

@@ -138,9 +138,9 @@ def test_imbalance_of_known_totals() -> None:
     assert judged.imbalance == (1.5,)
 
 
-def test_loads_too_small_for_a_double_are_not_proved_by_rounding() -> None:
-    """Plan and bound rounded to the same smallest double, and a plan a third off was called optimal."""
-    instance = PlacementInstance([[0.0, 5e-324]], gpus=3, slots=6, distinct=False)
+def test_the_smallest_loads_are_not_proved_by_rounding() -> None:
+    """With loads that no longer pass, plan and bound were one double, and a plan a third off was called optimal."""
+    instance = PlacementInstance([[0.0, 2.0**-1022]], gpus=3, slots=6, distinct=False)
     result = placement.solve(instance, method="fold")
     best = oracles.optimum(instance)
     assert placement.evaluate(instance, result.plan).objective > best

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from moeopt.errors import NotApplicable
 from moeopt.kernels.knapsack import choose
 from moeopt.limits import Deadline
-from moeopt.placement.damage import FLOW_PAIRS, Running, describe, fewest_moves, homes, running, said
+from moeopt.placement.damage import FLOW_PAIRS, Running, bare_gpus, describe, fewest_moves, homes, running, said
 from moeopt.placement.feasible import hosts
 from moeopt.placement.flow import MOST_PAIRS
 from moeopt.placement.heuristics.patch import GAIN, Change, Patch, least_replicas, where_allowed
@@ -77,7 +77,7 @@ class _Run:
             held = np.stack([patch.held for patch in patches])
         plan = Placement.of(held)
         report = describe(instance, held, self.before)
-        if self.proved:
+        if self.proved and report["moves_fewest"] is None:
             report["moves_fewest"] = sum(fewest)
         self.notes += list(dict.fromkeys(said(report)))
         return Outcome(plan, self.stop, notes=[*instance.notes, *self.notes], details={"repair": report})
@@ -121,6 +121,11 @@ class _Run:
         need, full = least_replicas(self.instance), self.instance.fill == "all"
         everyone = np.arange(len(need))
 
+        def bare(slots: Ints) -> Flags:
+            """(K,) slots on GPUs that have nothing, as was found, or by now."""
+            gpus: Flags = bare_gpus(self.instance, patch.known | (patch.on > 0))[patch.gpu[slots]]
+            return gpus
+
         def best(slots: Ints, experts: Ints, same: Flags | None = None) -> Change | None:
             if deadline.passed() and len(experts) == 1:
                 return patch.quick_replacement(slots, int(experts[0]), same)
@@ -134,6 +139,8 @@ class _Run:
                 lacking = int(np.maximum(need - patch.count, 0).sum())
                 if full and len(empty) >= lacking:
                     slots = empty  # they must be filled anyhow
+                    if not self.instance.distinct and bare(empty).any():
+                        slots = empty[bare(empty)]  # others are filled by second replicas of what is there
                 same = self._unseen_gpus(patch, expert) if self._unseen(patch, expert) else None
                 change = best(slots, np.array([expert]), same)
                 if change is None and len(slots) == len(empty):
@@ -142,7 +149,9 @@ class _Run:
                     return  # the caller looks for faults
                 patch.apply(change)
         while full and (patch.held < 0).any():
-            change = best(np.flatnonzero(patch.held < 0), everyone)
+            empty = np.flatnonzero(patch.held < 0)
+            change = None if self.instance.distinct else patch.best_replacement(empty, everyone, 0)
+            change = change or best(empty, everyone)
             if change is None:
                 return
             patch.apply(change)
@@ -194,7 +203,7 @@ class _Run:
 
     def _moved(self, patch: Patch, before: Running, slot: int) -> bool:
         expert, back = int(patch.held[slot]), int(before.held[slot])
-        if expert < 0 or (back < 0 and self.instance.fill == "all"):
+        if expert < 0 or patch.pinned[expert, patch.gpu[slot]] or (back < 0 and self.instance.fill == "all"):
             return False
         if back >= 0 and self.instance.distinct and patch.on[back, patch.gpu[slot]]:
             return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from moeopt.placement.instance import PlacementInstance
@@ -53,26 +55,25 @@ def curve(instance: PlacementInstance, frontiers: list[Frontier], chosen: list[i
     ideal = [1.0 if instance.windows else float(value) for value in instance.ideal]
     total_ideal = sum(ideal) or 1.0
     steps = []
-    used, total = 0, 0.0
-    for frontier in frontiers:
-        row, worth = frontier.moves(), frontier.values()
-        used += int(row[0])
-        total += float(worth[0])
+    for row, frontier in enumerate(frontiers):
+        moves, worth = frontier.moves(), frontier.values()
         at = 0
-        while at < len(row) - 1:
-            slope = (worth[at] - worth[at + 1 :]) / (row[at + 1 :] - row[at])
+        while at < len(moves) - 1:
+            slope = (worth[at] - worth[at + 1 :]) / (moves[at + 1 :] - moves[at])
             best = at + 1 + int(np.argmax(slope))
-            steps.append((float(slope.max()), int(row[best] - row[at]), float(worth[at] - worth[best])))
+            steps.append((float(slope.max()), row, int(moves[best])))
             at = best
-    points = [(used, total)]
-    for _, more, gain in sorted(steps, key=lambda step: -step[0]):
-        used += more
-        total -= gain
-        points.append((used, total))
+    now = [int(frontier.moves()[0]) for frontier in frontiers]
+    points = [tuple(now)]
+    for _, row, more in sorted(steps, key=lambda step: -step[0]):
+        now[row] = more
+        points.append(tuple(now))
     if len(points) > SHOWN:
         kept = np.unique(np.linspace(0, len(points) - 1, SHOWN).round().astype(int))
         points = [points[place] for place in kept.tolist()]
-    mine = sum(chosen), float(sum(f.points[moves][0] for f, moves in zip(frontiers, chosen, strict=True)))
-    points = [point for point in points if point[0] != mine[0]]
-    points = sorted([*points, mine])
-    return [[moves, value / total_ideal if sum(ideal) else 1.0] for moves, value in points]
+    points = [point for point in points if sum(point) != sum(chosen)]
+    shown = []
+    for point in sorted([*points, tuple(chosen)], key=sum):
+        value = math.fsum(frontier.points[moves][0] for frontier, moves in zip(frontiers, point, strict=True))
+        shown.append([sum(point), value / total_ideal if sum(ideal) else 1.0])
+    return shown

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from moeopt.errors import Violations
 from moeopt.placement import checks
+from moeopt.placement.rules import MOST_STEPS
 from moeopt.result import Result
 
 Answer = Literal["keep", "move"]
@@ -90,6 +91,8 @@ def decide(
     """
     check = Violations()
     checks.whole("steps_until_next", steps_until_next, 0, check)
+    if not check.found and steps_until_next > MOST_STEPS:
+        check.add("steps_until_next", steps_until_next, rule=f"must be at most {MOST_STEPS}", fix="Check the number")
     for name, value in (("step_seconds", step_seconds), ("stall_seconds", stall_seconds)):
         if value is not None:
             checks.number(name, value, check)
@@ -110,6 +113,10 @@ def decide(
         reason = "the running plan cannot serve: it breaks today's rules"
         return Decision("move", reason, None, None, stall, None)
     assert gain is not None
+    if not math.isfinite(gain * max(steps_until_next, 1)) or (gain > 0 and not math.isfinite(stall / gain)):
+        rule = "with the imbalances and the time of a step, all seconds and steps must fit a double"
+        check.add("stall_seconds", stall, rule=rule, fix="Check the units")
+        check.raise_if_any()
     net = gain * steps_until_next - stall
     even = math.ceil(stall / gain) if gain > 0 else None
     saved = f"{gain * steps_until_next:.4g} s saved in {steps_until_next:,} steps"

@@ -17,7 +17,7 @@ from moeopt.placement.heuristics.deep import engine
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.moves import count_moves, new_pairs
 from moeopt.placement.plan import Placement
-from moeopt.placement.replanning import choice, exhaustive
+from moeopt.placement.replanning import choice, exhaustive, own_rule
 from moeopt.placement.replanning.frontier import Frontier
 from moeopt.placement.replanning.keep_slots import in_old_slots
 from moeopt.placement.replanning.parts import without_budgets
@@ -230,17 +230,24 @@ class _Run:
         if picks is None:
             self.notes.append("no plan within the budget of moves was found, and none was proved impossible")
             return Outcome(None, self.stop, self.sweeps, notes=self.notes)
+        shares: list[own_rule.Shares] = []
+        if own_rule.differs(self.instance):
+            shares = self._by_own_rule(picks)
+            picks = self.picks()
+            assert picks is not None  # the points chosen before are there still
+        frontiers = [layer.frontier for layer in self.layers]
         held = np.stack(
             [
-                in_old_slots(self.instance, layer.frontier.plan(moves), row)
-                for row, (layer, moves) in enumerate(zip(self.layers, picks, strict=True))
+                in_old_slots(self.instance, frontier.plan(moves), row)
+                for row, (frontier, moves) in enumerate(zip(frontiers, picks, strict=True))
             ]
         )
         if sum(count_moves(self.instance, held)) == 0:
             self.notes.append(f"keep: {self._why_keep()}")
-        curve = choice.curve(self.instance, [layer.frontier for layer in self.layers], picks)
+        curve = choice.curve(self.instance, frontiers, picks)
+        free = self.instance.split == "free"
         return Outcome(
-            Placement.of(held),
+            Placement.of(held, [known[moves] for known, moves in zip(shares, picks, strict=True)] if free else None),
             self.stop,
             self.sweeps,
             self.incumbents,
@@ -248,6 +255,18 @@ class _Run:
             self.notes,
             details={"frontier": curve},
         )
+
+    def _by_own_rule(self, picks: list[int]) -> list[own_rule.Shares]:
+        """Value the frontiers, found with even parts, by the instance's own rule."""
+        deadline = self.context.deadline
+        shares = []
+        for row, (layer, chosen) in enumerate(zip(self.layers, picks, strict=True)):
+            share = deadline.share(len(picks) - row)
+            layer.frontier, known = own_rule.revalued(self.instance, row, layer.frontier, chosen, share)
+            shares.append(known)
+        if self.instance.split == "free" and deadline.passed():
+            self.notes.append("the time was up before every layer had its best shares: the others have even parts")
+        return shares
 
     def _why_keep(self) -> str:
         frontiers = [layer.frontier for layer in self.layers]

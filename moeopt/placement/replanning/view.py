@@ -105,7 +105,10 @@ def _window_loads(
         scale = float(window.ideal[row]) or 1.0
         loads.append((window.loads[row].astype(np.float64) if per_replica else window.weights[row]) / scale)
         floors.append(float(window.floor) / scale if per_replica else 0.0)
-        bases.append(np.zeros(instance.num_gpus) if window.base is None else window.base[row] / scale)
+        base = np.zeros(instance.num_gpus) if window.base is None else window.base[row] / scale
+        if instance.windows and not window.ideal[row]:
+            base = np.array(instance.speed)  # an idle window is balanced: 1 on every GPU
+        bases.append(base)
     return np.array(loads), np.array(floors), np.array(bases)
 
 

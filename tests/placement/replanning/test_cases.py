@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import numpy as np
 import pytest
 
 from moeopt import placement
 from moeopt.errors import InstanceError
 from moeopt.placement import PlacementInstance
+from moeopt.placement.load_plan import document_faults, read_result
 from moeopt.result import Result, Status
 
 SKEWED = [[10, 9, 5, 4, 2, 1]]
@@ -108,3 +112,25 @@ def test_a_warm_start_within_the_budget_is_never_lost() -> None:
     instance = PlacementInstance(SKEWED, gpus=3, slots=6, current=IN_ORDER, max_moves=2)
     result = placement.solve(instance, warm_start=[[0, 5, 2, 3, 4, 1]])
     assert result.objective == 11
+
+
+OWN_RULES = [
+    ([[0, 1]], {"gpus": 3, "uneven_slots": True, "slots": 4, "split": "sglang-static"}, [[1, 0, 0, 1]], [0, 2.0]),
+    ([[1, 0, 0, 0]], {"slots": [1, 2, 4], "split": "sglang-static-node"}, [[0, 1, 3, 1, 2, 3, 0]], [0, 2.0]),
+    ([[0, 1, 1]], {"gpus": 3, "slots": 6, "split": "free"}, [[0, 1, 0, 1, 2, 0]], [2, 1.0]),
+    ([[[0, 0, 0]], [[0, 0, 0]]], {"slots": [1, 1, 3]}, [[1, 1, 0, 1, 2]], [0, 1.0]),
+    ([[[0, 0]], [[4, 2]]], {"gpus": 2, "slots": 2, "combine": "mean"}, [[0, 1]], [0, 7 / 6]),
+    ([[0, 0]], {"slots": [4, 2, 3], "distinct": False}, [[1, -1, 1, 1, 0, 1, 0, 0, 1]], [0, 1.0]),
+]
+
+
+@pytest.mark.parametrize(("loads", "shape", "running", "point"), OWN_RULES)
+def test_the_frontier_is_valued_by_the_own_rule(
+    loads: object, shape: dict[str, Any], running: object, point: list[float]
+) -> None:
+    """Found with even parts, and an idle window counted as 0: such plans were refused by `verify`."""
+    instance = PlacementInstance(loads, current=running, **shape)
+    result = placement.solve(instance, method="replan")
+    document = read_result(json.loads(result.to_json()))
+    assert document_faults(document, instance.given_loads, instance.layers) == []
+    assert pytest.approx(point) in result.solution["frontier"]
