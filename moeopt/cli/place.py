@@ -82,6 +82,7 @@ def place(
     if to_file is not None:
         check_target(to_file, (".json",), output.force, what="a plan", advice="moeopt compare writes reports")
     instance = read_inputs(inputs, shape, say)
+    deciding.check(instance)
     result = decided(solve(instance, method, solving, say), deciding)
     if per_step is not None:
         result = with_measured_steps(instance, result, per_step)

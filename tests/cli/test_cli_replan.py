@@ -76,7 +76,7 @@ def test_bandwidth_and_bytes_give_the_stall(moeopt, running):
     [
         (("--stall", "2s"), "--steps-until-next = missing"),
         (("--stall", "2s", "--step-time", "30ms", "--steps-until-next", 5), "--current = missing"),
-        (("--current", "TABLE", "--steps-until-next", 5, "--step-time", "30ms"), "stall_seconds"),
+        (("--current", "TABLE", "--steps-until-next", 5, "--step-time", "30ms"), "--stall = missing"),
         (("--max-moves", 5), "needs the running plan"),
         (("--current", "TABLE", "--max-moves", -1), "max_moves (--max-moves) = -1"),
         (("--current", "TABLE", "--method", "eplb", "--max-moves", 1), "eplb does not apply"),
@@ -87,6 +87,17 @@ def test_bad_usage_names_the_option(moeopt, running, words, said):
     words = [running / "in_order.json" if word == "TABLE" else word for word in words]
     run = moeopt("place", running / "old.csv", *SHAPE, *words)
     assert run.code == 2 and said in run.err
+
+
+def test_all_that_weighing_a_move_lacks_is_said_at_once_and_before_any_work(moeopt, running, monkeypatch):
+    monkeypatch.setattr("moeopt.cli.solving.solve", lambda *_: pytest.fail("worked before the question was clear"))
+    run = moeopt("place", running / "old.csv", *SHAPE, "--bandwidth", "50GB")
+    assert run.code == 2
+    for option in ("--current", "--steps-until-next", "--step-time", "--expert-bytes"):
+        assert f"{option} = missing: is needed" in run.err
+    words = ("--current", running / "in_order.json", "--max-moves", 2)
+    run = moeopt("place", running / "old.csv", *SHAPE, *words, "--steps-until-next", -1)
+    assert run.code == 2 and "--steps-until-next = -1" in run.err
 
 
 def test_a_dead_gpu_beyond_the_budget_is_infeasible_with_the_shortfall(moeopt, running):
