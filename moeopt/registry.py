@@ -201,7 +201,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         """
         limits, seed = self._checked(instance, limits, seed)
         listener = None if on_progress is None else _Listener(on_progress)
-        context = Context(limits, seed, Deadline(limits.time_s), None, listener)
+        context = Context(limits, seed, Deadline(limits.time_s, limits.stop), None, listener)
         chosen = self.method(method)
         conflicts = self.conflicts(instance)
         if conflicts:
@@ -213,7 +213,10 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             plan = self.as_plan(instance, warm_start)
             self.evaluate(instance, plan)
             context = replace(context, warm_start=plan)
-        result = self.result(instance, method, chosen.run(instance, context), context)
+        outcome = chosen.run(instance, context)
+        if outcome.stop is Stop.TIME and context.deadline.stopped():
+            outcome = replace(outcome, stop=Stop.INTERRUPTED)
+        result = self.result(instance, method, outcome, context)
         if listener is not None and listener.note is not None:
             result = replace(result, notes=(*result.notes, listener.note))
         return result

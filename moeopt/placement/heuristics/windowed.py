@@ -230,7 +230,7 @@ class _Part:
             if deadline.passed():
                 return
             until = end
-            if deadline.limited:  # a descent can take seconds
+            if deadline.watched:  # a descent can take seconds
                 until = min(end, memory[kernel.WORK] + scan * (200 if self.run.compiled else 1))
             done = self.run.improve(
                 self.field, self.state, self.incumbent, goal, rounds - self.done, until, memory, self.rng

@@ -57,6 +57,9 @@ def replan(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
         # to choose, to list the moves and to judge two plans takes about as long as to read the running one
         context.deadline.keep_back(context.deadline.elapsed_s() - begun_s)
         run.work()
+        if context.deadline.stopped():
+            run.stop = Stop.INTERRUPTED
+            run.round_off()
     except KeyboardInterrupt:
         if not run.ready:
             raise  # there is no plan yet
@@ -175,7 +178,8 @@ class _Run:
             return
         said = f"interrupted after {total - len(left):,} of {total:,} layers"
         self.notes.append(f"{said}: the others had {AFTER_INTERRUPT_S:g} s together")
-        deadline = Deadline(min(AFTER_INTERRUPT_S, max(self.context.deadline.remaining_s(), 1e-9)))
+        limit, spent_s = self.context.limits.time_s, self.context.deadline.elapsed_s()
+        deadline = Deadline(AFTER_INTERRUPT_S if limit is None else min(AFTER_INTERRUPT_S, max(limit - spent_s, 1e-9)))
         fast = pace(deadline) if self.pace is None else self.pace
         for done, row in enumerate(left):
             layer = self.layers[row]
@@ -225,7 +229,7 @@ class _Run:
             self.notes.append(f"a plan regardless of moves was not sought: {reason}")
             return
         engine(context.deadline)  # compiled code is loaded now: a third of the time might not hold it
-        share = Deadline(context.deadline.remaining_s() / 3 if context.deadline.limited else None)
+        share = context.deadline.share(3)
         found = search.search(free, replace(context, deadline=share, warm_start=None, on_progress=None))
         assert found.plan is not None
         interrupted = found.stop is Stop.INTERRUPTED
