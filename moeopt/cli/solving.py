@@ -79,16 +79,22 @@ def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) 
 
 
 def _say_if_compiling(instance: PlacementInstance, solving: Solving, say: Say) -> None:
-    """The first search on a machine compiles for a minute, which looks like a hang."""
+    """The first search of a kind on a machine compiles for a minute or two, which looks like a hang."""
     from moeopt.kernels import dispatch, moving, packing, windows
     from moeopt.kernels._jit import Kernel, has_numba
 
-    used: list[Kernel[Any, Any]] = [packing.improve]
-    used += [dispatch.improve] if instance.engine_split else []
-    used += [moving.sweep] if instance.current is not None else []
-    used += [windows.improve_windows] if instance.windows else []
-    if solving.time_limit is None and has_numba() and not all(kernel.ready() or kernel.on_disk() for kernel in used):
-        say.note("compiling the search, once on this machine: up to a minute; moeopt warmup does it beforehand")
+    used: list[tuple[str, Kernel[Any, Any]]] = [("new plans", packing.improve)]
+    used += [("dispatch rules", dispatch.improve)] if instance.engine_split else []
+    used += [("moves", moving.sweep)] if instance.current is not None else []
+    used += [("windows", windows.improve_windows)] if instance.windows else []
+    if solving.time_limit is not None or not has_numba():
+        return
+    missing = [what for what, kernel in used if not (kernel.ready() or kernel.on_disk())]
+    if missing:
+        say.note(
+            f"compiling the search for {' and for '.join(missing)}, once on this machine: a minute or two; "
+            "moeopt warmup does it for all kinds beforehand"
+        )
 
 
 def worse_than_rival(instance: PlacementInstance, result: Result, say: Say) -> bool:

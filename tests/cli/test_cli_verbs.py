@@ -306,6 +306,42 @@ def test_info_has_something_on_every_topic(moeopt, topic):
     assert moeopt("info", topic, "--json").document
 
 
+@pytest.mark.parametrize(
+    ("hits", "misses", "said"),
+    [({"one": 1}, {}, "kernels loaded, nothing had to be compiled"), ({}, {"one": 1}, "kernels compiled, ")],
+)
+def test_warmup_tells_loaded_from_compiled(monkeypatch, hits, misses, said):
+    from importlib import import_module
+    from types import SimpleNamespace
+
+    module = import_module("moeopt.kernels.warmup")
+
+    kernel = module.packing.improve
+    monkeypatch.setattr(module, "has_numba", lambda: True)
+    monkeypatch.setattr("moeopt.kernels._jit.has_numba", lambda: True)
+    monkeypatch.setattr(module, "load_search", lambda: None)
+    monkeypatch.setattr(module, "KERNELS", [kernel])
+    compiled = SimpleNamespace(signatures=[1], stats=SimpleNamespace(cache_hits=hits, cache_misses=misses))
+    monkeypatch.setattr(kernel, "compiled", compiled)
+    assert said in module.warmup(plain=True)[0]
+
+
+def test_the_note_on_compiling_names_what_is_compiled(monkeypatch, capsys):
+    from moeopt.cli.options import Solving
+    from moeopt.cli.say import Common, Say
+    from moeopt.cli.solving import _say_if_compiling
+    from moeopt.kernels import moving
+    from moeopt.kernels._jit import Kernel
+    from moeopt.placement import PlacementInstance
+
+    monkeypatch.setattr("moeopt.kernels._jit.has_numba", lambda: True)
+    monkeypatch.setattr(Kernel, "ready", lambda self: False)
+    monkeypatch.setattr(Kernel, "on_disk", lambda self: self is not moving.sweep)
+    instance = PlacementInstance([[4, 3, 2, 1]], gpus=2, slots=4, current=[[0, 1, 2, 3]])
+    _say_if_compiling(instance, Solving(), Say(Common()))
+    assert "compiling the search for moves, once on this machine: a minute or two" in capsys.readouterr().err
+
+
 def test_warmup_says_what_it_did(moeopt, monkeypatch):
     from moeopt.kernels import _jit
 
