@@ -125,3 +125,43 @@ def test_faults_of_a_running_plan_are_named_in_plain_numbers(moeopt, running):
     (running / "two.csv").write_text("10,9,5,4,2,1\n10,9,5,4,2,1\n")
     run = moeopt("place", running / "two.csv", *SHAPE, "--current", running / "short.json")
     assert run.code == 2 and "row 0 has 6 slots, row 1 has 2" in run.err
+
+
+def place_running(moeopt, running, *words):
+    return moeopt("place", running / "old.csv", *words)
+
+
+def test_a_running_plan_for_more_gpus_is_one_line(moeopt, running):
+    run = place_running(moeopt, running, "--gpus", 2, "--slots", 6, "--current", running / "plan.json")
+    assert run.code == 2 and run.err.count("error:") == 1
+    assert "(--current) = 3 GPUs, 6 slots: the running plan is for more GPUs than the 2 given" in run.err
+
+
+def test_the_shape_of_the_running_plan_is_taken_where_none_is_given(moeopt, running):
+    run = place_running(moeopt, running, "--current", running / "plan.json", "--max-moves", 0, "--json")
+    assert run.code == 0 and run.document["solution"]["ep_size"] == 3
+    assert "the shape is that of the running plan: 3 GPUs" in run.err
+    assert moeopt("inspect", running / "old.csv", "--current", running / "plan.json").code == 0
+
+
+def test_a_running_plan_may_be_a_csv_of_slots(moeopt, running):
+    (running / "slots.csv").write_text("0,1,2,3,4,5\n")
+    run = place_running(moeopt, running, *SHAPE, "--current", running / "slots.csv", "--max-moves", 0, "--json")
+    assert run.code == 0 and run.document["objective"] == 19
+    (running / "bad.csv").write_text("slot0,slot1\n0,1\n")
+    run = place_running(moeopt, running, *SHAPE, "--current", running / "bad.csv")
+    assert run.code == 2 and "a slot table has a row a layer of whole expert ids" in run.err
+
+
+def test_gpus_that_come_back_empty_are_named_with_the_next_step(moeopt, running):
+    (running / "back.json").write_text("[[0, 1, 2, 3, 4, 5, -1, -1, -1]]")
+    words = ("--gpus", 3, "--slots", 9, "--current", running / "back.json", "--max-moves", 1)
+    run = place_running(moeopt, running, *words)
+    assert run.code == 3 and "empty slots on GPUs 2" in run.err
+    for way in ("--lost 2", "--fill at_most", "max_moves = 3"):
+        assert way in run.err
+
+
+def test_lost_gpus_without_a_running_plan_are_said_to_be_out(moeopt, running):
+    run = place_running(moeopt, running, "--gpus", 3, "--slots", 9, "--lost", 1)
+    assert run.code == 0 and "out, with nothing placed there: GPUs 1;" in run.err
