@@ -111,8 +111,8 @@ def move_lines(result: Result) -> list[tuple[str, str]]:
         text += f", {_size(solution['moved_bytes'])}"
     now = solution.get("imbalance_now")
     after = solution["imbalance_total"]
-    told = "the running plan cannot stay; imbalance" if now is None else f"imbalance of the running plan {now:.4f},"
-    found = [("moves", f"{text}; {told} after it {after:.4f}")]
+    told = "(the running plan cannot stay)" if now is None else f"{now:.4f} now,"
+    found = [("moves", f"{text}; imbalance of all layers together {told} {after:.4f} after it")]
     decision = solution.get("decision")
     if decision:
         even = decision["break_even_steps"]

@@ -107,7 +107,7 @@ def worse_than_rival(instance: PlacementInstance, result: Result, say: Say) -> b
         now, after = result.solution["imbalance_now"], result.solution["imbalance_total"]
         if now is None or after <= now * WORSE:
             return False
-        say.note(f"worse than the running plan: imbalance {after:.6g} against {now:.6g}")
+        say.note(f"worse than the running plan: imbalance of all layers together {after:.4f} against {now:.4f}")
         return True
     try:
         rival = PROBLEM.solve(instance, method="eplb").objective

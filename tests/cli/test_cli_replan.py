@@ -28,7 +28,7 @@ def test_a_plan_of_ours_is_replanned_within_a_budget_and_verified(moeopt, runnin
     words = (*SHAPE, "--current", running / "plan.json", "--max-moves", 2, "--expert-bytes", "42MB")
     run = moeopt("place", running / "new.csv", *words, "-o", out)
     assert run.code == 0
-    assert "moves        2 of 6 slots new (33.3 %), 84 MB; imbalance of the running plan" in run.out
+    assert "moves        2 of 6 slots new (33.3 %), 84 MB; imbalance of all layers together " in run.out
     assert moeopt("verify", out, running / "new.csv").code == 0
     document = json.loads(out.read_text())
     document["solution"]["moves"] = 1
