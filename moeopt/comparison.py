@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from moeopt.percent import percent
@@ -18,7 +18,8 @@ NOT_RUN = "not run: the comparison was interrupted"
 class Row:
     """One method in a comparison: its result, or the reason why there is none; `remark` marks a broken rule.
 
-    `held_out` has what its plan is worth on loads it was not made for, where it was scored on some.
+    `held_out` has what its plan is worth on loads it was not made for, where it was scored on some; `error` is what
+    somebody's policy raised.
     """
 
     method: str
@@ -26,6 +27,7 @@ class Row:
     reason: str = ""
     remark: str = ""
     held_out: Mapping[str, Any] | None = None
+    error: Exception | None = field(default=None, compare=False, repr=False)
 
     @property
     def cut_short(self) -> str:

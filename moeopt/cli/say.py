@@ -40,6 +40,7 @@ class Say:
     def __init__(self, common: Common) -> None:
         self.quiet = common.quiet
         self.verbose = common.verbose
+        self.debug = common.debug
 
     def show(self, what: RenderableType) -> None:
         """A table or text for people, on standard output; nothing when quiet."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.options import Solving
 from moeopt.cli.say import Say
-from moeopt.errors import MoeoptError, NotApplicable
+from moeopt.errors import MoeoptError, NotApplicable, PlanError
 
 if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
@@ -69,6 +70,9 @@ def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) 
             return PROBLEM.solve(
                 instance, method=method, limits=solving.limits(), seed=solving.seed, on_progress=listener
             )
+        except PlanError as error:
+            shown = error.faults if say.verbose else _a_line_a_kind(error.faults)
+            raise PlanError([f"method {method}: {fault}" for fault in shown]) from error
         except MoeoptError:
             raise
         except Exception as error:
@@ -76,6 +80,21 @@ def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) 
             if known is None or known.claim != "plug-in":
                 raise
             raise PolicyFailed(f"method {method} failed: {type(error).__name__}: {error}") from error
+
+
+def _a_line_a_kind(faults: Sequence[str]) -> list[str]:
+    """The first fault of each kind, and how many more there are.
+
+    >>> _a_line_a_kind(["layer 0: expert 3 is missing", "layer 1: expert 4 is missing", "bad"])
+    ['layer 0: expert 3 is missing (and 1 more of this kind)', 'bad']
+    """
+    kinds: dict[str, list[str]] = {}
+    for fault in faults:
+        kinds.setdefault(re.sub(r"\d+(, \d+)*", "0", fault), []).append(fault)
+    return [
+        found[0] if len(found) == 1 else f"{found[0]} (and {len(found) - 1:,} more of this kind)"
+        for found in kinds.values()
+    ]
 
 
 def _say_if_compiling(instance: PlacementInstance, solving: Solving, say: Say) -> None:

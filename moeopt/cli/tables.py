@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from moeopt.result import Result
 
 
+REMARK = 80
+"""Characters of a reason in a table of the terminal."""
+
+
 def tokens(value: float) -> str:
     """Tokens with thousands set apart.
 
@@ -153,7 +157,7 @@ def _cells(row: Row, floors: list[float] | None, best: bool, everything: bool, s
         if result is not None:
             reason = "; ".join([str(result.status), *(str(conflict["message"]) for conflict in result.conflicts)])
         reason = spoken(" ".join(reason.split()))
-        return [row.method, *["-"] * (9 if scored else 7), reason if everything else short(reason)]
+        return [row.method, *["-"] * (9 if scored else 7), reason if everything else short(reason, REMARK)]
     found = figures(result, floors)
     return [
         row.method,

@@ -1,0 +1,47 @@
+"""A policy that fails costs its row and the exit code, not the table."""
+
+from __future__ import annotations
+
+import pytest
+
+WORDS = ("--gpus", 2, "--slots", 4)
+POLICY = """
+def breaks(instance, limits, seed):
+    raise ValueError("a long story " * 40 + "\\n\\ntold in lines")
+
+
+def wrong(instance, limits, seed):
+    return [[0, 0, 0, 0]] * instance.num_layers
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "bad_policies.py").write_text(POLICY)
+    (tmp_path / "loads.csv").write_text("4,3,2,1\n4,3,1,1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_a_failing_policy_exits_2_beside_a_whole_table(moeopt, folder):
+    run = moeopt("compare", "loads.csv", *WORDS, "--methods", "eplb,bad_policies:breaks")
+    assert run.code == 2 and "lower bound" in run.out and "best" in run.out
+    assert max(map(len, run.out.splitlines())) < 250
+    assert "Traceback" in moeopt("compare", "loads.csv", *WORDS, "--methods", "bad_policies:breaks", "--debug").err
+
+
+def test_a_comparison_of_failures_alone_still_has_its_name(moeopt, folder):
+    run = moeopt("compare", "loads.csv", *WORDS, "--methods", "bad_policies:breaks")
+    assert run.code == 2 and run.out.startswith("loads")
+
+
+def test_all_unknown_methods_are_named_at_once(moeopt, folder):
+    run = moeopt("compare", "loads.csv", *WORDS, "--methods", "serch,elpb,lpt")
+    assert run.code == 2 and "'serch'" in run.err and "'elpb'" in run.err
+
+
+def test_faults_of_a_policys_plan_name_the_policy_a_line_a_kind(moeopt, folder):
+    run = moeopt("place", "loads.csv", *WORDS, "--method", "bad_policies:wrong")
+    assert run.code == 2 and "method bad_policies:wrong: " in run.err and "more of this kind" in run.err
+    assert run.err.count("error:") <= 3
