@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from moeopt.percent import percent
+from moeopt.percent import percent, total
 from moeopt.result import Result, Stop, relative_gap
 
 REASON_SHOWN = 100
@@ -96,7 +96,7 @@ class Comparison:
         )
         lines = [heads, *(self._cells(row) for row in self.rows)]
         if self.lower_bound is not None:
-            lines.append(("lower bound", f"{self.lower_bound:,.6g}", "", "", "", ""))
+            lines.append(("lower bound", total(self.lower_bound, summed), "", "", "", ""))
         widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
         made = []
         for line in lines:
@@ -116,7 +116,7 @@ class Comparison:
         gap = None if row.remark else self.gap(row)
         return (
             row.method,
-            f"{result.objective:,.6g}",
+            total(result.objective, result.unit == "imbalance"),
             f"{sum(ratios) / len(ratios):.4f}" if ratios else "-",
             f"{max(ratios):.4f}" if ratios else "-",
             "-" if gap is None else percent(gap),

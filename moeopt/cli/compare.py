@@ -298,6 +298,7 @@ def _code(comparisons: list[Comparison], plans: list[str], policies: list[str], 
 
 def _worse(comparison: Comparison, plans: list[str], say: Say) -> bool:
     from moeopt.cli.solving import WORSE
+    from moeopt.percent import total
 
     values = {
         row.method: row.result.objective
@@ -317,7 +318,7 @@ def _worse(comparison: Comparison, plans: list[str], say: Say) -> bool:
     worse = False
     for name, value in judged.items():
         if value is None or value > rival * WORSE:
-            found = "gave no plan" if value is None else f"has {what} {value:.10g}"
-            say.note(f"worse than {RIVAL}: {name} {found}, {RIVAL} {rival:.10g}")
+            found = "gave no plan" if value is None else f"has {what} {total(value, summed)}"
+            say.note(f"worse than {RIVAL}: {name} {found}, {RIVAL} {total(rival, summed)}")
             worse = True
     return worse

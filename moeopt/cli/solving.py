@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from moeopt.cli.options import Solving
 from moeopt.cli.say import Say
 from moeopt.errors import MoeoptError, NotApplicable, PlanError
+from moeopt.percent import total
 
 if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
@@ -137,5 +138,6 @@ def worse_than_rival(instance: PlacementInstance, result: Result, say: Say) -> b
     if result.objective <= rival * WORSE:
         return False
     what = "imbalance summed over layers" if result.unit == "imbalance" else "objective"
-    say.note(f"worse than eplb: {what} {result.objective:.10g} against {rival:.10g}")
+    ratios = result.unit == "imbalance"
+    say.note(f"worse than eplb: {what} {total(result.objective, ratios)} against {total(rival, ratios)}")
     return True
