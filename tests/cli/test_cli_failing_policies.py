@@ -45,3 +45,10 @@ def test_faults_of_a_policys_plan_name_the_policy_a_line_a_kind(moeopt, folder):
     run = moeopt("place", "loads.csv", *WORDS, "--method", "bad_policies:wrong")
     assert run.code == 2 and "method bad_policies:wrong: " in run.err and "more of this kind" in run.err
     assert run.err.count("error:") <= 3
+
+
+def test_emptying_gpus_speaks_of_no_loss(moeopt, folder):
+    words = ("--gpus", 4, "--slots", 8, "--current", "run.json", "--retire", 3)
+    (folder / "run.json").write_text("[[0, 1, 2, 3, 0, 1, 2, 3], [0, 1, 2, 3, 0, 1, 2, 3]]")
+    run = moeopt("place", "loads.csv", *words)
+    assert "no expert has to come from storage" in run.err and "0 (layer, expert) pairs" not in run.err

@@ -480,7 +480,7 @@ def test_a_dash_is_standard_output_or_refused(moeopt, tiny, monkeypatch, tmp_pat
 
 def test_place_writes_plans_and_compare_reports(moeopt, tiny, tmp_path):
     run = moeopt(*_writing(tiny)["place"], "-o", tmp_path / "x.html")
-    assert run.code == 2 and "Give it the ending .json; moeopt compare writes reports" in run.err
+    assert run.code == 2 and "Name it with .json; moeopt compare writes reports" in run.err
 
 
 def test_the_ending_chooses_the_form_of_a_model(moeopt, tiny, tmp_path):
