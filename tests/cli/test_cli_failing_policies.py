@@ -52,3 +52,11 @@ def test_emptying_gpus_speaks_of_no_loss(moeopt, folder):
     (folder / "run.json").write_text("[[0, 1, 2, 3, 0, 1, 2, 3], [0, 1, 2, 3, 0, 1, 2, 3]]")
     run = moeopt("place", "loads.csv", *words)
     assert "no expert has to come from storage" in run.err and "0 (layer, expert) pairs" not in run.err
+
+
+def test_verify_on_other_loads_says_that_first_and_little_else(moeopt, folder):
+    assert moeopt("place", "loads.csv", *WORDS, "-o", "plan.json").code == 0
+    (folder / "other.csv").write_text("40,3,20,1\n4,30,1,10\n")
+    run = moeopt("verify", "plan.json", "other.csv")
+    assert run.code == 5 and run.out.startswith("instance.sha256 says") and len(run.out.splitlines()) == 2
+    assert len(moeopt("verify", "plan.json", "other.csv", "-v").out.splitlines()) > 2

@@ -54,7 +54,8 @@ def applies(instance: PlacementInstance) -> str | None:
     if strange:
         return f"several windows cannot be planned together with {', '.join(sorted(strange))} yet; plan their sum"
     if instance.split != "even":
-        return f"several windows are planned with split even; {instance.split} is for one window"
+        fix = "use split even, or plan each window apart"
+        return f"several windows are planned with split even; {instance.split} is for one window: {fix}"
     return None
 
 
