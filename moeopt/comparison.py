@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from moeopt.percent import percent
+from moeopt.percent import percent, total
 from moeopt.result import Result, Stop, relative_gap
 
 REASON_SHOWN = 100
@@ -18,7 +18,8 @@ NOT_RUN = "not run: the comparison was interrupted"
 class Row:
     """One method in a comparison: its result, or the reason why there is none; `remark` marks a broken rule.
 
-    `held_out` has what its plan is worth on loads it was not made for, where it was scored on some.
+    `held_out` has what its plan is worth on loads it was not made for, where it was scored on some; `error` is what
+    somebody's policy raised.
     """
 
     method: str
@@ -26,6 +27,7 @@ class Row:
     reason: str = ""
     remark: str = ""
     held_out: Mapping[str, Any] | None = None
+    error: Exception | None = field(default=None, compare=False, repr=False)
 
     @property
     def cut_short(self) -> str:
@@ -94,7 +96,7 @@ class Comparison:
         )
         lines = [heads, *(self._cells(row) for row in self.rows)]
         if self.lower_bound is not None:
-            lines.append(("lower bound", f"{self.lower_bound:,.6g}", "", "", "", ""))
+            lines.append(("lower bound", total(self.lower_bound, summed), "", "", "", ""))
         widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
         made = []
         for line in lines:
@@ -114,7 +116,7 @@ class Comparison:
         gap = None if row.remark else self.gap(row)
         return (
             row.method,
-            f"{result.objective:,.6g}",
+            total(result.objective, result.unit == "imbalance"),
             f"{sum(ratios) / len(ratios):.4f}" if ratios else "-",
             f"{max(ratios):.4f}" if ratios else "-",
             "-" if gap is None else percent(gap),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from moeopt.errors import Violations
 
@@ -28,12 +29,18 @@ class Limits:
         Branch-and-bound nodes per MILP, >= 0.
     threads
         Threads a solver may use, >= 1.
+    stop
+        Asked again and again while a solve runs, such as ``threading.Event().is_set``; once it says yes, the best plan
+        so far comes back, stopped by INTERRUPTED. No part of what limits are equal in, and in no document.
 
     >>> Limits(time_s=-1, threads=0)
     Traceback (most recent call last):
     ...
     moeopt.errors.InstanceError: limits.time_s = -1: must be finite seconds > 0. Leave it out for no limit.
     limits.threads = 0: must be a whole number >= 1. Use 1.
+    >>> from threading import Event
+    >>> Limits(time_s=5, stop=Event().is_set) == Limits(time_s=5)
+    True
     """
 
     time_s: float | None = None
@@ -41,6 +48,7 @@ class Limits:
     iterations: int | None = None
     nodes: int | None = None
     threads: int = 1
+    stop: Callable[[], bool] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check = Violations()
@@ -54,22 +62,39 @@ class Limits:
                 check.add(f"limits.{name}", value, rule="must be a whole number >= 0", fix="Leave it out for no limit")
         if not (_is_whole(self.threads) and self.threads >= 1):
             check.add("limits.threads", self.threads, rule="must be a whole number >= 1", fix="Use 1")
+        if self.stop is not None and not callable(self.stop):
+            fix = "Give the is_set of a threading.Event"
+            check.add("limits.stop", self.stop, rule="must be a function that says whether to stop", fix=fix)
         check.raise_if_any()
 
 
 class Deadline:
     """A point in time, counted from its making; without a limit it never comes.
 
+    Where `stop` says yes, it has come, and stays so for every share of it.
+
     >>> Deadline(None).remaining_s()
     inf
     >>> Deadline(1e-9).passed()
     True
+    >>> Deadline(None, lambda: True).passed()
+    True
     """
 
-    def __init__(self, time_s: float | None) -> None:
+    def __init__(self, time_s: float | None, stop: Callable[[], bool] | None = None) -> None:
         self.start_s = time.perf_counter()
         self.limited = time_s is not None
         self._end_s = math.inf if time_s is None else self.start_s + time_s
+        self._stop = stop
+
+    @property
+    def watched(self) -> bool:
+        """Whether it can come at all: work is then cut into parts, with a look at it after each."""
+        return self.limited or self._stop is not None
+
+    def stopped(self) -> bool:
+        """Whether somebody has asked for an end."""
+        return self._stop is not None and bool(self._stop())
 
     def elapsed_s(self) -> float:
         """Seconds since the deadline was set."""
@@ -77,15 +102,21 @@ class Deadline:
 
     def remaining_s(self) -> float:
         """Seconds left, 0 or less once passed, ``inf`` without a limit."""
+        if self.stopped():
+            return 0.0
         return self._end_s - time.perf_counter()
 
     def share(self, parts: int) -> Deadline:
         """One of `parts` equal parts of the time that is left, from now on."""
-        return Deadline(max(self.remaining_s(), 1e-9) / parts if self.limited else None)
+        return self.within(max(self.remaining_s(), 1e-9) / parts if self.limited else None)
+
+    def within(self, time_s: float | None) -> Deadline:
+        """Another deadline from now on, stopped where this one is."""
+        return Deadline(time_s, self._stop)
 
     def passed(self) -> bool:
         """Whether the time is up."""
-        return self.limited and self.remaining_s() <= 0
+        return self.watched and self.remaining_s() <= 0
 
     def close(self) -> None:
         """Let the time be up now: what is left of it goes to judging the answer."""

@@ -33,3 +33,21 @@ def _decimals(hundredths: float) -> int:
     """Decimals, by the number as it is shown."""
     size = abs(hundredths)
     return 1 if size >= 9.995 else 2 if size >= 0.9995 else 3
+
+
+def tokens(value: float) -> str:
+    """Tokens with thousands set apart.
+
+    >>> tokens(1234567.25), tokens(12.3456789)
+    ('1,234,567.2', '12.3457')
+    """
+    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.6g}"
+
+
+def total(value: float, ratios: bool) -> str:
+    """An objective or a bound as every table shows it: tokens, or with windows a sum of ratios.
+
+    >>> total(1234567.25, False), total(27.818, True)
+    ('1,234,567.2', '27.8180')
+    """
+    return f"{value:.4f}" if ratios else tokens(value)

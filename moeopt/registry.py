@@ -201,7 +201,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         """
         limits, seed = self._checked(instance, limits, seed)
         listener = None if on_progress is None else _Listener(on_progress)
-        context = Context(limits, seed, Deadline(limits.time_s), None, listener)
+        context = Context(limits, seed, Deadline(limits.time_s, limits.stop), None, listener)
         chosen = self.method(method)
         conflicts = self.conflicts(instance)
         if conflicts:
@@ -213,7 +213,10 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             plan = self.as_plan(instance, warm_start)
             self.evaluate(instance, plan)
             context = replace(context, warm_start=plan)
-        result = self.result(instance, method, chosen.run(instance, context), context)
+        outcome = chosen.run(instance, context)
+        if outcome.stop is Stop.TIME and context.deadline.stopped():
+            outcome = replace(outcome, stop=Stop.INTERRUPTED)
+        result = self.result(instance, method, outcome, context)
         if listener is not None and listener.note is not None:
             result = replace(result, notes=(*result.notes, listener.note))
         return result
@@ -252,8 +255,11 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         """
         limits, seed = self._checked(instance, limits, seed)
         names = _names(methods)
+        check = Violations()
         for name in names:
-            self.method(name)  # a misspelt name stops before any work
+            with check.within():
+                self.method(name)  # misspelt names stop before any work, all of them at once
+        check.raise_if_any()
         context = Context(limits, seed, Deadline(None))
         work: list[tuple[str, Callable[[], Row]]] = []
         for name in names:
@@ -280,7 +286,8 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         solved = [row for row in legal if row.result is not None and row.result.objective is not None]
         bounds = [row.result.lower_bound for row in legal if row.result and row.result.lower_bound is not None]
         best = min(solved, key=_objective, default=None)
-        reference = next((dict(row.result.instance) for row in legal if row.result is not None), {})
+        named = {"name": getattr(instance, "name", "")}
+        reference = next((dict(row.result.instance) for row in legal if row.result is not None), named)
         lower_bound, winner = max(bounds, default=None), best.method if best else None
         return Comparison(self.name, reference, tuple(rows), lower_bound, winner, interrupted)
 
@@ -322,7 +329,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         except Exception as error:
             if self.methods[name].claim != "plug-in":
                 raise
-            return Row(name, None, f"the policy failed: {type(error).__name__}: {error}")
+            return Row(name, None, f"the policy failed: {type(error).__name__}: {error}", error=error)
 
 
 def problem(name: str) -> Problem[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -74,3 +75,19 @@ def test_a_deadline_keeps_time_back_for_what_follows_but_never_all_of_it() -> No
     assert deadline.passed()
     endless.keep_back(30.0)
     assert not endless.passed()
+
+
+def test_a_stop_hook_ends_a_deadline_and_all_shares_of_it() -> None:
+    event = threading.Event()
+    deadline = Deadline(None, event.is_set)
+    share = deadline.share(3)
+    assert deadline.watched and not deadline.limited and not deadline.passed() and not share.passed()
+    event.set()
+    assert deadline.passed() and share.passed() and share.remaining_s() == 0.0
+
+
+def test_a_stop_hook_is_no_part_of_what_limits_are_equal_in() -> None:
+    hooked = Limits(stop=threading.Event().is_set)
+    assert hooked == Limits() and hash(hooked) == hash(Limits()) and repr(hooked) == repr(Limits())
+    with pytest.raises(InstanceError, match=r"limits\.stop = 3: must be a function"):
+        Limits(stop=3)  # type: ignore[arg-type]

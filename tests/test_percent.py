@@ -27,3 +27,13 @@ def test_nobody_else_formats_per_cent() -> None:
     root = Path(moeopt.__file__).parent
     found = [path.name for path in root.rglob("*.py") if re.search(r":\.?\d*%\}", path.read_text(encoding="utf-8"))]
     assert found == []
+
+
+def test_a_printed_comparison_and_the_table_of_the_command_line_write_one_number() -> None:
+    from moeopt.cli.tables import tokens
+    from moeopt.placement import PlacementInstance, compare
+
+    loads = [[40000.25, 3000.5, 2000.0, 1000.0]]
+    found = compare(PlacementInstance(loads, gpus=2, slots=4), ["lpt"])
+    assert found.rows[0].result is not None and found.rows[0].result.objective is not None
+    assert tokens(found.rows[0].result.objective) in str(found)

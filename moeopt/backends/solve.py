@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def solve_model(
     ('OPTIMAL', 5.0, [2.0])
     """
     limits = Limits() if limits is None else limits
-    deadline = Deadline(limits.time_s)
+    deadline = Deadline(limits.time_s, limits.stop)
     chosen, notes = choose(backend)
     first = _first(model, seed, start, bound)
     feasible, floor = None, None if bound is None else float(bound)
@@ -82,7 +83,7 @@ def solve_model(
         feasible, remark = settle(model, first)
         if feasible is None:
             notes = (*notes, f"the given start is not used: {remark}")
-    request = Request(chosen, model, limits, seed, feasible, floor, dict(options or {}))
+    request = Request(chosen, model, replace(limits, stop=None), seed, feasible, floor, dict(options or {}))
     empty = _trivially_infeasible(model)
     if empty is not None:
         claim = Claim(outcome="infeasible", notes=(empty,), nodes=0)

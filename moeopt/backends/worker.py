@@ -28,6 +28,8 @@ from moeopt.result import Stop
 
 LENGTH = struct.Struct("<Q")
 LATE: tuple[str, Any] = ("late", None)
+LOOK_S = 0.05
+"""Seconds between looks at whether somebody wants the solve to end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +118,7 @@ class Worker:
         if self._process is None:
             self._start()
         if not self._ready:
-            message = self._receive(deadline.remaining_s())
+            message = self._await(deadline, 0.0)
             if message is LATE:
                 return _cut_short(best, Stop.TIME, "time was up before the solver's process had started")
             if message is None:
@@ -130,7 +132,10 @@ class Worker:
         if not self._send((request, remaining_s - spare_s if deadline.limited else None)):
             return self._died(best)
         while True:
-            message = self._receive(deadline.remaining_s() + grace_s)
+            message = self._await(deadline, grace_s)
+            if message is LATE and deadline.stopped():
+                self._end(best)
+                return _cut_short(best, Stop.INTERRUPTED, "interrupted: the solver was ended")
             if message is LATE:
                 self._end(best)
                 return _cut_short(best, Stop.TIME, "the solver overran its time limit and was ended by force")
@@ -185,6 +190,16 @@ class Worker:
         except OSError:
             return False
         return True
+
+    def _await(self, deadline: Deadline, grace_s: float) -> tuple[str, Any] | None:
+        """Next message, or `LATE` so much after the deadline, and at once where somebody asks for an end."""
+        if deadline.watched and not deadline.stopped():
+            while (left_s := deadline.remaining_s() + grace_s) > LOOK_S and not deadline.stopped():
+                message = self._receive(LOOK_S)
+                if message is not LATE:
+                    return message
+            return LATE if deadline.stopped() else self._receive(left_s)
+        return LATE if deadline.stopped() else self._receive(deadline.remaining_s() + grace_s)
 
     def _receive(self, timeout_s: float) -> tuple[str, Any] | None:
         """Next message, `LATE` if none comes in time, ``None`` once the child is gone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -119,7 +120,8 @@ def compare(
     if output.output is not None:
         _report(output, blocks, solving.seed, left_out)
         say.note(f"report: {output.output}")
-    return _code([comparison for _, comparison in blocks], list(documents), gate.fail_if_worse, say)
+    policies = [name for name in names if ":" in name]
+    return _code([comparison for _, comparison in blocks], list(documents), policies, gate.fail_if_worse, say)
 
 
 def _check_output(output: Output) -> None:
@@ -248,6 +250,8 @@ def _notes(comparison: Comparison, say: Say) -> None:
     for note in comparison.notes:
         say.note(note)
     for row in comparison.rows:
+        if row.error is not None and say.debug:
+            traceback.print_exception(row.error)
         for note in row.result.notes if row.result is not None else ():
             say.note(f"{row.method}: {note}")
 
@@ -289,7 +293,7 @@ def _report(output: Output, blocks: list[tuple[PlacementInstance, Comparison]], 
     write_report(Path(output.output), made, header, force=output.force)
 
 
-def _code(comparisons: list[Comparison], plans: list[str], gate: bool, say: Say) -> int:
+def _code(comparisons: list[Comparison], plans: list[str], policies: list[str], gate: bool, say: Say) -> int:
     """The worst that happened in any block."""
     codes = [DONE]
     for comparison in comparisons:
@@ -300,18 +304,21 @@ def _code(comparisons: list[Comparison], plans: list[str], gate: bool, say: Say)
             codes.append(INFEASIBLE)
         elif gate and _worse(comparison, plans, say):
             codes.append(GATE)
-    if plans and not any(comparison.interrupted for comparison in comparisons):
+    theirs = [*plans, *policies]
+    if theirs and not any(comparison.interrupted for comparison in comparisons):
         judged = {row.method for comparison in comparisons for row in comparison.rows if row.result is not None}
-        failed = [name for name in plans if name not in judged]
+        failed = [name for name in theirs if name not in judged]
         if failed:
-            say.note(f"no plan for these loads: {', '.join(failed)}; the table has the reasons")
-        if len(failed) == len(plans) and INFEASIBLE not in codes:
+            say.note(f"no plan for these loads: {', '.join(failed)}; the table has the reasons, whole with -v")
+        no_plan_fits = bool(plans) and all(name in failed for name in plans)
+        if (no_plan_fits or any(name in failed for name in policies)) and INFEASIBLE not in codes:
             codes.append(BAD_USAGE)
     return BAD_USAGE if BAD_USAGE in codes else max(codes)
 
 
 def _worse(comparison: Comparison, plans: list[str], say: Say) -> bool:
     from moeopt.cli.solving import WORSE
+    from moeopt.percent import total
 
     values = {
         row.method: row.result.objective
@@ -331,7 +338,7 @@ def _worse(comparison: Comparison, plans: list[str], say: Say) -> bool:
     worse = False
     for name, value in judged.items():
         if value is None or value > rival * WORSE:
-            found = "gave no plan" if value is None else f"has {what} {value:.10g}"
-            say.note(f"worse than {RIVAL}: {name} {found}, {RIVAL} {rival:.10g}")
+            found = "gave no plan" if value is None else f"has {what} {total(value, summed)}"
+            say.note(f"worse than {RIVAL}: {name} {found}, {RIVAL} {total(rival, summed)}")
             worse = True
     return worse

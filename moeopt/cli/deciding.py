@@ -15,6 +15,7 @@ from moeopt.percent import percent
 
 if TYPE_CHECKING:
     from moeopt.cli.say import Say
+    from moeopt.placement import PlacementInstance
     from moeopt.result import Result
 
 
@@ -43,18 +44,41 @@ class Deciding:
 
     def arguments(self) -> dict[str, float | int | None]:
         """Arguments of `placement.decide`; empty when nothing was asked."""
+        from moeopt.placement import checks
+
         check = Violations()
         found: dict[str, float | int | None] = {
             "stall_seconds": None if self.stall is None else units.seconds("--stall", self.stall, check),
             "bytes_per_s": None if self.bandwidth is None else units.size("--bandwidth", self.bandwidth, check),
             "step_seconds": None if self.step_time is None else units.seconds("--step-time", self.step_time, check),
+            "steps_until_next": self.steps_until_next,
         }
-        asked = any(value is not None for value in found.values())
-        if asked and self.steps_until_next is None:
-            fix = "Give the steps that the plan will be used for"
-            check.add("--steps-until-next", "missing", rule="is needed to weigh a move", fix=fix)
+        if self.steps_until_next is not None:
+            checks.whole("--steps-until-next", self.steps_until_next, 0, check)
         check.raise_if_any()
-        return {} if self.steps_until_next is None else found | {"steps_until_next": self.steps_until_next}
+        return found if any(value is not None for value in found.values()) else {}
+
+    def check(self, instance: PlacementInstance) -> None:
+        """Refuse, before any work, a question that could not be answered: everything that is missing at once."""
+        if not self.arguments():
+            return
+        check = Violations()
+
+        def missing(option: str, rule: str, fix: str) -> None:
+            check.add(option, "missing", rule=rule, fix=fix)
+
+        if instance.current is None:
+            missing("--current", "is needed to weigh a move", "Give the running plan")
+        if self.steps_until_next is None:
+            missing("--steps-until-next", "is needed to weigh a move", "Give the steps that the plan will be used for")
+        if self.step_time is None and instance.c_tok is None:
+            missing("--step-time", "is needed to weigh a move", "Give the time of the experts in a step, or --c-tok")
+        if self.stall is None and self.bandwidth is None:
+            fix = "Give the time that serving stands still, or --bandwidth and --expert-bytes"
+            missing("--stall", "is needed to weigh a move", fix)
+        elif self.stall is None and instance.expert_bytes is None:
+            missing("--expert-bytes", "is needed beside --bandwidth", "Give the size of an expert, or --stall")
+        check.raise_if_any()
 
 
 def decided(result: Result, deciding: Deciding) -> Result:
@@ -64,10 +88,6 @@ def decided(result: Result, deciding: Deciding) -> Result:
     arguments = deciding.arguments()
     if not arguments or result.solution is None:
         return result
-    check = Violations()
-    if "moves" not in result.solution:
-        check.add("--current", "missing", rule="is needed to weigh a move", fix="Give the running plan")
-        check.raise_if_any()
     decision = decide(result, **arguments)  # type: ignore[arg-type]
     return replace(result, solution={**result.solution, "decision": decision.to_dict()})
 
@@ -91,8 +111,8 @@ def move_lines(result: Result) -> list[tuple[str, str]]:
         text += f", {_size(solution['moved_bytes'])}"
     now = solution.get("imbalance_now")
     after = solution["imbalance_total"]
-    told = "the running plan cannot stay; imbalance" if now is None else f"imbalance of the running plan {now:.4f},"
-    found = [("moves", f"{text}; {told} after it {after:.4f}")]
+    told = "(the running plan cannot stay)" if now is None else f"{now:.4f} now,"
+    found = [("moves", f"{text}; imbalance of all layers together {told} {after:.4f} after it")]
     decision = solution.get("decision")
     if decision:
         even = decision["break_even_steps"]

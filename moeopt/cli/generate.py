@@ -21,8 +21,8 @@ moeopt generate lognormal --shape dsv3_288_g32 --tokens 100000 --seed 1 -o loads
 def generate(
     say: Say,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="See moeopt info generators.")],
-    layers: Annotated[int | None, typer.Option("--layers", help="L.")] = None,
-    experts: Annotated[int | None, typer.Option("--experts", help="E.")] = None,
+    layers: Annotated[int | None, typer.Option("--layers", help="L, number of layers.")] = None,
+    experts: Annotated[int | None, typer.Option("--experts", help="E, experts in each layer.")] = None,
     top_k: Annotated[int | None, typer.Option("--top-k", help="Experts a token selects.")] = None,
     shape: Annotated[
         str | None, typer.Option("--shape", help="Layers, experts and top-k of a deployment, see moeopt info shapes.")
@@ -45,7 +45,7 @@ def generate(
 
     if output != STDOUT:
         check_target(output, ENDINGS, force, what="loads")
-    sizes = _sizes(shape, {"layers": layers, "experts": experts, "top_k": top_k})
+    sizes = _sizes(kind, shape, {"layers": layers, "experts": experts, "top_k": top_k})
     table = draw(kind, **sizes, tokens=tokens, seed=seed, alpha=alpha, sigma=sigma, noise=noise)
     if output == STDOUT:
         for row in table.loads.tolist():
@@ -57,19 +57,22 @@ def generate(
     return DONE
 
 
-def _sizes(shape: str | None, given: dict[str, int | None]) -> dict[str, int]:
-    from moeopt.workload import SHAPES
+def _sizes(kind: str, shape: str | None, given: dict[str, int | None]) -> dict[str, int]:
+    from moeopt.workload import GENERATORS, SHAPES
 
     if shape is not None and shape not in SHAPES:
         rule = f"is not a known shape; known: {', '.join(SHAPES)}"
         raise InstanceError([Violation("--shape", "", shape, rule, "Use one of these, or --layers --experts --top-k")])
     known = {} if shape is None else {name: getattr(SHAPES[shape], name) for name in given}
     sizes = {name: value if value is not None else known.get(name) for name, value in given.items()}
+    unknown = []
+    if kind not in GENERATORS:
+        unknown = [Violation("kind", "", kind, "is not a generator", f"Known are {', '.join(GENERATORS)}")]
     missing = [
-        Violation(f"--{name.replace('_', '-')}", "", "missing", "is needed", "Give it, or --shape")
+        Violation(f"--{name.replace('_', '-')}", "", "missing", "must be given", "Give it, or --shape")
         for name, value in sizes.items()
         if value is None
     ]
-    if missing:
-        raise InstanceError(missing)
+    if unknown or missing:
+        raise InstanceError([*unknown, *missing])
     return {name: value for name, value in sizes.items() if value is not None}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.accepting import facts_of, guarded
 from moeopt.cli.options import Shape
-from moeopt.cli.running import gpus_of_nodes, read_current
+from moeopt.cli.running import gpus_of_nodes, read_current, shape_of
 from moeopt.cli.say import Say
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation, Violations
@@ -159,6 +159,17 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
         say.note(f"{path}: {note}")
     wanted = None if shape.layers is None else layer_ids(shape.layers, table, check)
     arguments = shape.instance_fields(check)
+    loads, layers = table.loads if table.windows is None else table.windows, list(table.layers)
+    if wanted is not None and not check.found:
+        rows = [layers.index(layer) for layer in wanted]
+        loads, layers = loads[..., rows, :], wanted
+    if shape.current is not None and not check.found:
+        arguments |= read_current(shape.current, layers)
+        if not {"gpus", "slots", "memory_bytes", "speed"} & set(arguments):
+            known = shape_of(arguments)
+            arguments |= known
+            if known:
+                say.note(f"the shape is that of the running plan: {known['gpus']} GPUs, slots {known['slots']}")
     if shape.lost_nodes is not None:
         dead = gpus_of_nodes(shape.lost_nodes, arguments.get("nodes", 1), arguments.get("gpus"), check)
         arguments["lost"] = [*arguments.get("lost", ()), *dead]
@@ -169,12 +180,6 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
     facts = facts_of(shape)
     if facts is not None:
         arguments.setdefault("llm", facts.brief())
-    loads, layers = table.loads if table.windows is None else table.windows, list(table.layers)
-    if wanted is not None:
-        rows = [layers.index(layer) for layer in wanted]
-        loads, layers = loads[..., rows, :], wanted
-    if shape.current is not None:
-        arguments |= read_current(shape.current, layers)
     steps = shape.steps if shape.steps is not None else table.steps
     arguments.setdefault("name", name or name_of(path))
     try:

@@ -86,6 +86,10 @@ def place(
         check_target(to_file, (".json",), output.force, what="a plan", advice="moeopt compare writes reports")
     instance = read_inputs(inputs, shape, say)
     kept = say.kept()
+    deciding.check(instance)
+    if instance.current is None and (instance.lost or instance.retire):
+        gone = ", ".join(map(str, sorted({*instance.lost, *instance.retire})))
+        say.note(f"out, with nothing placed there: GPUs {gone}; with --current a running plan is repaired")
     result = decided(solve(instance, method, solving, say), deciding)
     if kept:
         result = replace(result, notes=(*kept, *result.notes))

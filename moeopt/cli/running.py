@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ def read_current(path: str, layers: Sequence[int]) -> dict[str, Any]:
     """Arguments ``current`` and ``current_gpu`` of an instance with these layer ids.
 
     A plan is read layer by layer, by id, and says where its slots lie; so is a map of an engine, whose rows are taken
-    in order where it counts MoE layers alone. A JSON or ``.npy`` table has one row a layer, in the order of the loads.
+    in order where it counts MoE layers alone. A table (JSON, ``.npy``, or CSV without a header) has one row a layer, in
+    the order of the loads.
     """
     from moeopt.placement.plan_document import SCHEMA, as_plan, read_result
 
@@ -37,6 +39,8 @@ def read_current(path: str, layers: Sequence[int]) -> dict[str, Any]:
         check.raise_if_any()
         assert table is not None
         return {"current": table.loads}
+    if path.lower().endswith((".csv", ".tsv", ".txt")):
+        return {"current": _slot_table(path)}
     document = read_json(read_bytes(path), path)
     if isinstance(document, list):
         return {"current": document}
@@ -67,6 +71,32 @@ def _map(path: str) -> ExpertMap | None:
     if own is not None:
         return own if isinstance(own, ExpertMap) else None
     return read_map(path) if what_is(path) in WITH_MAP else None
+
+
+def _slot_table(path: str) -> list[list[int]]:
+    """Rows of expert ids, a row a layer."""
+    check = Violations(path)
+    rows = []
+    for number, line in enumerate(read_bytes(path).decode("utf-8-sig", "replace").splitlines(), start=1):
+        cells = [cell.strip() for cell in re.split(r"[,;\t]", line)] if line.strip() else []
+        try:
+            rows.append([int(cell) for cell in cells])
+        except ValueError:
+            rule = "a slot table has a row a layer of whole expert ids, no header, -1 for an empty slot"
+            check.add("--current", line, rule=rule, fix="Give the plan that place -o wrote", where=f"line {number}")
+            break
+    check.raise_if_any()
+    return [row for row in rows if row]
+
+
+def shape_of(running: dict[str, Any]) -> dict[str, Any]:
+    """``gpus`` and ``slots`` of a running plan that says where its slots lie; else nothing."""
+    gpus = running.get("current_gpu")
+    if gpus is None:
+        return {}
+    count = max(gpus) + 1
+    each = [list(gpus).count(gpu) for gpu in range(count)]
+    return {"gpus": count, "slots": sum(each) if len(set(each)) == 1 else each}
 
 
 def gpus_of_nodes(text: str, nodes: Any, num_gpus: int | None, check: Violations) -> list[int]:

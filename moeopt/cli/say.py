@@ -40,6 +40,7 @@ class Say:
     def __init__(self, common: Common) -> None:
         self.quiet = common.quiet
         self.verbose = common.verbose
+        self.debug = common.debug
         self._kept: list[str] = []
 
     def keep(self, text: str) -> None:

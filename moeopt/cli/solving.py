@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.options import Solving
 from moeopt.cli.say import Say
-from moeopt.errors import MoeoptError, NotApplicable
+from moeopt.errors import MoeoptError, NotApplicable, PlanError
+from moeopt.percent import total
 
 if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
@@ -69,6 +71,9 @@ def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) 
             return PROBLEM.solve(
                 instance, method=method, limits=solving.limits(), seed=solving.seed, on_progress=listener
             )
+        except PlanError as error:
+            shown = error.faults if say.verbose else _a_line_a_kind(error.faults)
+            raise PlanError([f"method {method}: {fault}" for fault in shown]) from error
         except MoeoptError:
             raise
         except Exception as error:
@@ -78,17 +83,38 @@ def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) 
             raise PolicyFailed(f"method {method} failed: {type(error).__name__}: {error}") from error
 
 
+def _a_line_a_kind(faults: Sequence[str]) -> list[str]:
+    """The first fault of each kind, and how many more there are.
+
+    >>> _a_line_a_kind(["layer 0: expert 3 is missing", "layer 1: expert 4 is missing", "bad"])
+    ['layer 0: expert 3 is missing (and 1 more of this kind)', 'bad']
+    """
+    kinds: dict[str, list[str]] = {}
+    for fault in faults:
+        kinds.setdefault(re.sub(r"\d+(, \d+)*", "0", fault), []).append(fault)
+    return [
+        found[0] if len(found) == 1 else f"{found[0]} (and {len(found) - 1:,} more of this kind)"
+        for found in kinds.values()
+    ]
+
+
 def _say_if_compiling(instance: PlacementInstance, solving: Solving, say: Say) -> None:
-    """The first search on a machine compiles for a minute, which looks like a hang."""
+    """The first search of a kind on a machine compiles for a minute or two, which looks like a hang."""
     from moeopt.kernels import dispatch, moving, packing, windows
     from moeopt.kernels._jit import Kernel, has_numba
 
-    used: list[Kernel[Any, Any]] = [packing.improve]
-    used += [dispatch.improve] if instance.engine_split else []
-    used += [moving.sweep] if instance.current is not None else []
-    used += [windows.improve_windows] if instance.windows else []
-    if solving.time_limit is None and has_numba() and not all(kernel.ready() or kernel.on_disk() for kernel in used):
-        say.note("compiling the search, once on this machine: up to a minute; moeopt warmup does it beforehand")
+    used: list[tuple[str, Kernel[Any, Any]]] = [("new plans", packing.improve)]
+    used += [("dispatch rules", dispatch.improve)] if instance.engine_split else []
+    used += [("moves", moving.sweep)] if instance.current is not None else []
+    used += [("windows", windows.improve_windows)] if instance.windows else []
+    if solving.time_limit is not None or not has_numba():
+        return
+    missing = [what for what, kernel in used if not (kernel.ready() or kernel.on_disk())]
+    if missing:
+        say.note(
+            f"compiling the search for {' and for '.join(missing)}, once on this machine: a minute or two; "
+            "moeopt warmup does it for all kinds beforehand"
+        )
 
 
 def worse_than_rival(instance: PlacementInstance, result: Result, say: Say) -> bool:
@@ -101,7 +127,7 @@ def worse_than_rival(instance: PlacementInstance, result: Result, say: Say) -> b
         now, after = result.solution["imbalance_now"], result.solution["imbalance_total"]
         if now is None or after <= now * WORSE:
             return False
-        say.note(f"worse than the running plan: imbalance {after:.6g} against {now:.6g}")
+        say.note(f"worse than the running plan: imbalance of all layers together {after:.4f} against {now:.4f}")
         return True
     try:
         rival = PROBLEM.solve(instance, method="eplb").objective
@@ -112,5 +138,6 @@ def worse_than_rival(instance: PlacementInstance, result: Result, say: Say) -> b
     if result.objective <= rival * WORSE:
         return False
     what = "imbalance summed over layers" if result.unit == "imbalance" else "objective"
-    say.note(f"worse than eplb: {what} {result.objective:.10g} against {rival:.10g}")
+    ratios = result.unit == "imbalance"
+    say.note(f"worse than eplb: {what} {total(result.objective, ratios)} against {total(rival, ratios)}")
     return True

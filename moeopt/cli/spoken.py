@@ -15,6 +15,7 @@ OPTIONS = {
     r"^Give current$": "--current",
     r"\bc_tok$": "--c-tok",
     r"\bbytes_per_s\b": "--bandwidth",
+    r"\bin lost$": "--lost",
     r"\bexpert_bytes$": "--expert-bytes",
 }
 """What the library says, and the option that says the same."""
@@ -37,7 +38,12 @@ FIELDS = {
         "min_replicas",
         "survive_nodes",
     )
-} | {"step_seconds": "--step-time", "stall_seconds": "--stall", "bytes_per_s": "--bandwidth"}
+} | {
+    "step_seconds": "--step-time",
+    "stall_seconds": "--stall",
+    "current_gpu": "--current",
+    "bytes_per_s": "--bandwidth",
+}
 """Fields whose option has another look, or is easily missed."""
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.spoken import spoken
 from moeopt.percent import percent as plain_percent
+from moeopt.percent import tokens as tokens
+from moeopt.percent import total
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -14,13 +16,8 @@ if TYPE_CHECKING:
     from moeopt.result import Result
 
 
-def tokens(value: float) -> str:
-    """Tokens with thousands set apart.
-
-    >>> tokens(1234567.25), tokens(12.3456789)
-    ('1,234,567.2', '12.3457')
-    """
-    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.6g}"
+REMARK = 80
+"""Characters of a reason in a table of the terminal."""
 
 
 def amount(result: Result, value: float, what: str = "") -> str:
@@ -129,7 +126,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
         mean, worst = sum(ratios) / len(ratios), max(ratios)
         made.add_row(
             "lower bound",
-            f"{sum(floors):.4f}" if ratios_count else tokens(sum(floors)),
+            total(sum(floors), ratios_count),
             f"{mean:.4f}",
             f"{worst:.4f}",
             *["", ""] * scored,
@@ -153,11 +150,11 @@ def _cells(row: Row, floors: list[float] | None, best: bool, everything: bool, s
         if result is not None:
             reason = "; ".join([str(result.status), *(str(conflict["message"]) for conflict in result.conflicts)])
         reason = spoken(" ".join(reason.split()))
-        return [row.method, *["-"] * (9 if scored else 7), reason if everything else short(reason)]
+        return [row.method, *["-"] * (9 if scored else 7), reason if everything else short(reason, REMARK)]
     found = figures(result, floors)
     return [
         row.method,
-        tokens(found["objective"]) if result.unit != RATIO else f"{found['objective']:.4f}",
+        total(found["objective"], result.unit == RATIO),
         f"{found['imbalance_mean']:.4f}",
         f"{found['imbalance_worst']:.4f}",
         *(_held_out(row) if scored else []),

@@ -36,10 +36,10 @@ def _looked_at(path: str, endings: Sequence[str], force: bool, what: str, advice
     target = Path(path)
     found = []
     if target.suffix.lower() not in endings:
-        known = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
-        fix = f"Give it the ending {known}" + (f"; {advice}" if advice else "")
+        known = endings[0] if len(endings) == 1 else f"{', '.join(endings[:-1])} or {endings[-1]}"
+        fix = f"Name it with {known}" + (f"; {advice}" if advice else "")
         rule = f"ends in {target.suffix}" if target.suffix else "has no ending"
-        found.append(Violation("output", "", path or "''", f"{rule}, {what} in {known}", fix))
+        found.append(Violation("output", "", path or "''", f"{rule}; {what} is written as {known}", fix))
     elif target.is_dir():
         found.append(Violation("output", "", path, "is a folder", f"Give a file in it, such as {target / 'name'}"))
     elif target.exists() and not force:

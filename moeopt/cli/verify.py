@@ -98,8 +98,11 @@ def verify(
         known = {"ok": not faults, "checked": checked, "claimed_layers": claims, "unchecked": aside, "faults": faults}
         say.document(known if lost is None else {**known, "lost_if": lost})
     else:
-        for fault in few(faults, say.verbose):
+        cut = len(faults) > 1 and faults[0].startswith(DIGEST) and not say.verbose
+        for fault in faults[:1] if cut else few(faults, say.verbose):
             say.line(fault)
+        if cut:
+            say.line(f"... {len(faults) - 1:,} more, which may follow from that; -v shows them")
         if not faults and not say.quiet:
             say.line(f"{plan}: ok ({checked})")
         for what in aside:

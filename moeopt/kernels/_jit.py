@@ -111,6 +111,11 @@ class Kernel(Generic[P, R]):
             return False
         return bool(getattr(self.compiled, "signatures", None))
 
+    def loaded(self) -> bool:
+        """Whether all of the compiled code of this process came from the cache folder."""
+        stats = getattr(self.compiled, "stats", None)
+        return stats is not None and bool(stats.cache_hits) and not stats.cache_misses
+
     def in_time(self, deadline: Deadline, *, load_s: float = 3.0, compile_s: float = 60.0) -> bool:
         """Whether the compiled code is here, or can be: `load_s` left to load it from disk, `compile_s` to make it."""
         if not has_numba():

@@ -30,7 +30,12 @@ def warmup(*, plain: bool = False) -> list[str]:
         left = np.array([100], dtype=np.int64)
         enumerate.any_below(np.array([3, 2, 1], dtype=np.int64), 0, 2, 2, 2, 6, True, held, left)
     where = "kept for later processes" if packing.improve.cached else "not kept: no folder for it can be written"
-    return [f"{sum(kernel.ready() for kernel in KERNELS)} kernels compiled, {where}"]
+    ready = [kernel for kernel in KERNELS if kernel.ready()]
+    loaded = sum(kernel.loaded() for kernel in ready)
+    made = len(ready) - loaded
+    if not made:
+        return [f"{loaded} kernels loaded, nothing had to be compiled"]
+    return [f"{made} kernels compiled, {where}" + (f"; {loaded} loaded" if loaded else "")]
 
 
 def load_search() -> None:

@@ -149,9 +149,12 @@ def said(report: dict[str, Any]) -> list[str]:
     """The repair in a sentence."""
     moves, loads, least = report["moves"], report["storage_loads"], report["storage_loads_fewest"]
     copies = moves - loads
+    copied = f"{copies:,} copies from GPUs that are left"
     found = [
-        f"repair: {least} (layer, expert) pairs were lost with their last replica; {loads} loads from storage (fewest "
-        f"possible: {least}), {copies} copies from GPUs that are left"
+        f"repair: {least:,} (layer, expert) pairs were lost with their last replica; {loads:,} loads from storage "
+        f"(fewest possible: {least:,}), {copied}"
+        if report["lost_gpus"] or loads
+        else f"repair: no expert has to come from storage; {copied}"
     ]
     if moves == report["moves_fewest"]:
         found.append("repair: nothing moves that need not; the bound is that of any plan, and max_moves allows more")

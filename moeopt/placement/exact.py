@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from moeopt.limits import Deadline
 from moeopt.placement import bounds, configuration, enumeration
 from moeopt.placement.bounds import LayerBound
 from moeopt.placement.heuristics import search
@@ -250,7 +249,7 @@ def solve_auto(instance: PlacementInstance, context: Context) -> Outcome[Placeme
     inner = context
     if provable:
         kept = min(PRICING_S * instance.num_layers, deadline.remaining_s() / 2)
-        inner = replace(context, deadline=Deadline(max(deadline.remaining_s() - kept, 1e-9)))
+        inner = replace(context, deadline=deadline.within(max(deadline.remaining_s() - kept, 1e-9)))
     outcome = search.search(instance, inner)
     gap = search.DEFAULT_GAP if limits.gap is None else limits.gap
     if outcome.stop is Stop.INTERRUPTED or deadline.passed():

@@ -70,6 +70,8 @@ def running_plan(
         if current_gpu is not None:
             check.add("current_gpu", "...", rule="says where the slots of current lie", fix="Give current too")
         return None, None
+    if current_gpu is not None and _beyond(current_gpu, instance.num_gpus, check):
+        return None, None
     own = tuple(np.repeat(np.arange(instance.num_gpus), instance.slots_before).tolist())
     gpus = own if current_gpu is None else _gpu_ids("current_gpu", current_gpu, instance.num_gpus, check)
     rows = entries("current", getattr(current, "slot_expert", current), check)
@@ -97,6 +99,17 @@ def running_plan(
     table = np.array([list(row) for row in rows], dtype=np.int32)
     table.flags.writeable = False
     return table, gpus
+
+
+def _beyond(current_gpu: Any, num_gpus: int, check: Violations) -> bool:
+    """Whether the running plan is for more GPUs than there are; said in one line, not slot by slot."""
+    ids = [item for item in entries("current_gpu", current_gpu, Violations()) if isinstance(item, int | np.integer)]
+    if not ids or max(ids) < num_gpus:
+        return False
+    seen = f"{int(max(ids)) + 1} GPUs, {len(ids)} slots"
+    fix = "Give the shape that the running plan has, and name GPUs that are gone in lost"
+    check.add("current_gpu", seen, rule=f"the running plan is for more GPUs than the {num_gpus} given", fix=fix)
+    return True
 
 
 def _gpu_ids(field: str, value: Any, num_gpus: int, check: Violations) -> tuple[int, ...]:

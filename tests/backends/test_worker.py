@@ -218,3 +218,10 @@ def _wait_for(path: Path) -> None:
             return
         time.sleep(0.02)
     raise AssertionError(f"{path} never came")
+
+
+def test_a_stop_hook_ends_the_child_long_before_the_limit(hard):
+    event = threading.Event()
+    threading.Timer(0.5, event.set).start()
+    answer = solve_model(hard, limits=Limits(stop=event.is_set, time_s=60))
+    assert answer.stop is Stop.INTERRUPTED

@@ -28,7 +28,7 @@ def test_a_plan_of_ours_is_replanned_within_a_budget_and_verified(moeopt, runnin
     words = (*SHAPE, "--current", running / "plan.json", "--max-moves", 2, "--expert-bytes", "42MB")
     run = moeopt("place", running / "new.csv", *words, "-o", out)
     assert run.code == 0
-    assert "moves        2 of 6 slots new (33.3 %), 84 MB; imbalance of the running plan" in run.out
+    assert "moves        2 of 6 slots new (33.3 %), 84 MB; imbalance of all layers together " in run.out
     assert moeopt("verify", out, running / "new.csv").code == 0
     document = json.loads(out.read_text())
     document["solution"]["moves"] = 1
@@ -76,7 +76,7 @@ def test_bandwidth_and_bytes_give_the_stall(moeopt, running):
     [
         (("--stall", "2s"), "--steps-until-next = missing"),
         (("--stall", "2s", "--step-time", "30ms", "--steps-until-next", 5), "--current = missing"),
-        (("--current", "TABLE", "--steps-until-next", 5, "--step-time", "30ms"), "stall_seconds"),
+        (("--current", "TABLE", "--steps-until-next", 5, "--step-time", "30ms"), "--stall = missing"),
         (("--max-moves", 5), "needs the running plan"),
         (("--current", "TABLE", "--max-moves", -1), "max_moves (--max-moves) = -1"),
         (("--current", "TABLE", "--method", "eplb", "--max-moves", 1), "eplb does not apply"),
@@ -87,6 +87,17 @@ def test_bad_usage_names_the_option(moeopt, running, words, said):
     words = [running / "in_order.json" if word == "TABLE" else word for word in words]
     run = moeopt("place", running / "old.csv", *SHAPE, *words)
     assert run.code == 2 and said in run.err
+
+
+def test_all_that_weighing_a_move_lacks_is_said_at_once_and_before_any_work(moeopt, running, monkeypatch):
+    monkeypatch.setattr("moeopt.cli.solving.solve", lambda *_: pytest.fail("worked before the question was clear"))
+    run = moeopt("place", running / "old.csv", *SHAPE, "--bandwidth", "50GB")
+    assert run.code == 2
+    for option in ("--current", "--steps-until-next", "--step-time", "--expert-bytes"):
+        assert f"{option} = missing: is needed" in run.err
+    words = ("--current", running / "in_order.json", "--max-moves", 2)
+    run = moeopt("place", running / "old.csv", *SHAPE, *words, "--steps-until-next", -1)
+    assert run.code == 2 and "--steps-until-next = -1" in run.err
 
 
 def test_a_dead_gpu_beyond_the_budget_is_infeasible_with_the_shortfall(moeopt, running):
@@ -114,3 +125,43 @@ def test_faults_of_a_running_plan_are_named_in_plain_numbers(moeopt, running):
     (running / "two.csv").write_text("10,9,5,4,2,1\n10,9,5,4,2,1\n")
     run = moeopt("place", running / "two.csv", *SHAPE, "--current", running / "short.json")
     assert run.code == 2 and "row 0 has 6 slots, row 1 has 2" in run.err
+
+
+def place_running(moeopt, running, *words):
+    return moeopt("place", running / "old.csv", *words)
+
+
+def test_a_running_plan_for_more_gpus_is_one_line(moeopt, running):
+    run = place_running(moeopt, running, "--gpus", 2, "--slots", 6, "--current", running / "plan.json")
+    assert run.code == 2 and run.err.count("error:") == 1
+    assert "(--current) = 3 GPUs, 6 slots: the running plan is for more GPUs than the 2 given" in run.err
+
+
+def test_the_shape_of_the_running_plan_is_taken_where_none_is_given(moeopt, running):
+    run = place_running(moeopt, running, "--current", running / "plan.json", "--max-moves", 0, "--json")
+    assert run.code == 0 and run.document["solution"]["ep_size"] == 3
+    assert "the shape is that of the running plan: 3 GPUs" in run.err
+    assert moeopt("inspect", running / "old.csv", "--current", running / "plan.json").code == 0
+
+
+def test_a_running_plan_may_be_a_csv_of_slots(moeopt, running):
+    (running / "slots.csv").write_text("0,1,2,3,4,5\n")
+    run = place_running(moeopt, running, *SHAPE, "--current", running / "slots.csv", "--max-moves", 0, "--json")
+    assert run.code == 0 and run.document["objective"] == 19
+    (running / "bad.csv").write_text("slot0,slot1\n0,1\n")
+    run = place_running(moeopt, running, *SHAPE, "--current", running / "bad.csv")
+    assert run.code == 2 and "a slot table has a row a layer of whole expert ids" in run.err
+
+
+def test_gpus_that_come_back_empty_are_named_with_the_next_step(moeopt, running):
+    (running / "back.json").write_text("[[0, 1, 2, 3, 4, 5, -1, -1, -1]]")
+    words = ("--gpus", 3, "--slots", 9, "--current", running / "back.json", "--max-moves", 1)
+    run = place_running(moeopt, running, *words)
+    assert run.code == 3 and "empty slots on GPUs 2" in run.err
+    for way in ("--lost 2", "--fill at_most", "max_moves = 3"):
+        assert way in run.err
+
+
+def test_lost_gpus_without_a_running_plan_are_said_to_be_out(moeopt, running):
+    run = place_running(moeopt, running, "--gpus", 3, "--slots", 9, "--lost", 1)
+    assert run.code == 0 and "out, with nothing placed there: GPUs 1;" in run.err

@@ -190,8 +190,8 @@ def test_other_loads_lead_and_the_wall_behind_them_is_cut(moeopt, tmp_path):
     assert moeopt(*words).code == 0
     run = moeopt("verify", plan, tmp_path / "other.csv")
     lines = run.out.splitlines()
-    assert run.code == 5 and len(lines) == 21
+    assert run.code == 5 and len(lines) == 2
     assert lines[0].startswith("instance.sha256 says ") and "not the loads" in lines[0]
     whole = moeopt("verify", plan, tmp_path / "other.csv", "-v").out.splitlines()
-    assert lines[-1] == f"... and {len(whole) - 20} more, -v shows them"
+    assert lines[-1] == f"... {len(whole) - 1} more, which may follow from that; -v shows them"
     assert moeopt("verify", plan, tmp_path / "other.csv", "--json").document["faults"] == whole

@@ -89,7 +89,7 @@ def count_first(
     done = 0
     for until in (tries // 8, tries // 2, tries) if slots > 2 else (tries,):
         while True:
-            todo = min(chunk, until - done) if deadline.limited else until - done
+            todo = min(chunk, until - done) if deadline.watched else until - done
             run(
                 *(part.loads, part.floor, counts, best, part.smallest, part.most),
                 *(slots, num_gpus, goal * speed, todo, memory, rng),

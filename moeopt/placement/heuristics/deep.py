@@ -157,7 +157,7 @@ def deepen(
             out_of_time = True
             break
         todo, until = min(chunk, rounds - done), work
-        if deadline.limited:
+        if deadline.watched:
             todo = min(todo, 4)
             # a descent can take seconds
             slice_ = max(SLICE, len(base)) if by.compiled else len(base)

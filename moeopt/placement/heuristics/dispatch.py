@@ -216,7 +216,7 @@ class _Layer:
                 self.out_of_time = True
                 break
             todo, until = min(32, most - rounds), work
-            if run.context.deadline.limited:
+            if run.context.deadline.watched:
                 todo = min(todo, 4)
                 until = min(work, memory[kernel.WORK] + len(base) * (64 if run.compiled else 1))
             rounds += run.improve(layer, base, best, self.goal, cap, todo, until, memory, self.rng)

@@ -190,6 +190,8 @@ class _Run:
         rounds, work, step = self._rounds() // 10, part.work * FIRST, _first_step(part)
         search = first_searches(self.instance, part, self.held, goal, self._seed, rounds=rounds, work=work, step=step)
         for some in search:
+            if self.context.deadline.passed():
+                return
             for row, found in some.items():
                 self.begun_with[row] = (self.held[row].copy(), found)
                 self.rounds += found.rounds

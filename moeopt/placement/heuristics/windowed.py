@@ -54,7 +54,8 @@ def applies(instance: PlacementInstance) -> str | None:
     if strange:
         return f"several windows cannot be planned together with {', '.join(sorted(strange))} yet; plan their sum"
     if instance.split != "even":
-        return f"several windows are planned with split even; {instance.split} is for one window"
+        fix = "use split even, or plan each window apart"
+        return f"several windows are planned with split even; {instance.split} is for one window: {fix}"
     return None
 
 
@@ -230,7 +231,7 @@ class _Part:
             if deadline.passed():
                 return
             until = end
-            if deadline.limited:  # a descent can take seconds
+            if deadline.watched:  # a descent can take seconds
                 until = min(end, memory[kernel.WORK] + scan * (200 if self.run.compiled else 1))
             done = self.run.improve(
                 self.field, self.state, self.incumbent, goal, rounds - self.done, until, memory, self.rng

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -34,6 +35,8 @@ STEPS_A_SLOT, FEWEST_STEPS, MOST_STEPS = 350, 4_000, 100_000
 """Steps of a sweep: so many a slot, within these limits."""
 SWEEPS = 5
 """Sweeps of a layer: one from the running plan, then one around its part of the budget after each spreading of it."""
+AFTER_INTERRUPT_S = 2.0
+"""Seconds after an interrupt for a short sweep of the layers that had none."""
 ABOVE, BELOW = 0.5, 0.3
 """Where those sweeps begin and end: parts of the layer's height over the goal, above and below its value."""
 
@@ -54,10 +57,15 @@ def replan(instance: PlacementInstance, context: Context) -> Outcome[Placement]:
         # to choose, to list the moves and to judge two plans takes about as long as to read the running one
         context.deadline.keep_back(context.deadline.elapsed_s() - begun_s)
         run.work()
+        if context.deadline.stopped():
+            run.stop = Stop.INTERRUPTED
+            run.round_off()
     except KeyboardInterrupt:
         if not run.ready:
             raise  # there is no plan yet
         run.stop = Stop.INTERRUPTED
+        with suppress(KeyboardInterrupt):  # a second one ends it at once
+            run.round_off()
     return run.outcome()
 
 
@@ -77,6 +85,7 @@ class _Run:
     ready: bool = False
     chosen: list[int] | None = None
     pace: Pace | None = None
+    swept: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         gap = self.context.limits.gap
@@ -157,7 +166,27 @@ class _Run:
             if not layer.sweep(min(moves, max(least, layer.most_moves)), high, low, self.steps, self.pace, share):
                 self.stop = Stop.TIME
             self.sweeps += 1
+            self.swept.add(row)
             self.context.report(turn * len(self.layers) + done + 1, self.most_sweeps * len(self.layers))
+
+    def round_off(self) -> None:
+        """After an interrupt a short sweep of the layers that had none, lest the others take the budget of all."""
+        left = [row for row in self._open() if row not in self.swept]
+        total = len(self.layers)
+        if not left:
+            self.notes.append(f"interrupted after {self.sweeps:,} sweeps of {total:,} layers")
+            return
+        said = f"interrupted after {total - len(left):,} of {total:,} layers"
+        self.notes.append(f"{said}: the others had {AFTER_INTERRUPT_S:g} s together")
+        limit, spent_s = self.context.limits.time_s, self.context.deadline.elapsed_s()
+        deadline = Deadline(AFTER_INTERRUPT_S if limit is None else min(AFTER_INTERRUPT_S, max(limit - spent_s, 1e-9)))
+        fast = pace(deadline) if self.pace is None else self.pace
+        for done, row in enumerate(left):
+            layer = self.layers[row]
+            least = int(layer.frontier.moves()[0])
+            high = layer.frontier.points[least][0] / layer.scale
+            layer.sweep(least, high, layer.goal, self.steps, fast, deadline.share(len(left) - done))
+            self.sweeps += 1
 
     def _open(self) -> list[int]:
         """Layers that are neither listed in full nor certified where they stand."""
@@ -200,14 +229,17 @@ class _Run:
             self.notes.append(f"a plan regardless of moves was not sought: {reason}")
             return
         engine(context.deadline)  # compiled code is loaded now: a third of the time might not hold it
-        share = Deadline(context.deadline.remaining_s() / 3 if context.deadline.limited else None)
+        share = context.deadline.share(3)
         found = search.search(free, replace(context, deadline=share, warm_start=None, on_progress=None))
         assert found.plan is not None
+        interrupted = found.stop is Stop.INTERRUPTED
         for row, held in enumerate(found.plan.slot_expert.astype(np.int64)):
             if row not in self.exact:
                 # names for fewer moves are a luxury then
-                late = context.deadline.passed() or not context.deadline.allows_import("scipy.optimize")
+                late = interrupted or context.deadline.passed() or not context.deadline.allows_import("scipy.optimize")
                 self._offer(row, held if late else relabelled(instance, held, row))
+        if interrupted:
+            raise KeyboardInterrupt  # which the search has kept to itself
 
     def picks(self) -> list[int] | None:
         """Moves of the chosen point of every layer."""

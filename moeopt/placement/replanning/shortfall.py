@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moeopt.placement.instance import PlacementInstance
-from moeopt.placement.moves import new_pairs
+from moeopt.placement.moves import EMPTY, new_pairs
 from moeopt.placement.replanning.keep_slots import old_slots
 from moeopt.placement.replanning.start import allowed_homes, forced_moves, legal, starting_plan
 
@@ -34,13 +34,31 @@ def budget_conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
 def _too_few(instance: PlacementInstance, counted: list[int]) -> list[dict[str, Any]]:
     found = []
     most, each = instance.max_moves, instance.max_moves_per_layer
-    why = "the running plan breaks today's rules"
+    why, ways = _reason(instance)
     if each is not None:
         for layer, count in zip(instance.layers, counted, strict=True):
             if count > each:
-                message = f"layer {layer}: {why}: at least {count} replicas must move, {each} a layer may"
+                message = f"layer {layer}: {why}: at least {count} replicas must move, {each} a layer may{ways}"
                 found.append({"rule": "current, max_moves_per_layer", "message": message, "shortfall": count - each})
     if most is not None and sum(counted) > most:
-        message = f"{why}: at least {sum(counted)} replicas must move in all, {most} may: {sum(counted) - most} too few"
+        message = (
+            f"{why}: at least {sum(counted):,} replicas must move in all, {most:,} may: {sum(counted) - most:,} too few"
+        )
+        if ways:
+            message += f"{ways}, or allow max_moves = {sum(counted)} (--max-moves)"
         found.append({"rule": "current, max_moves", "message": message, "shortfall": sum(counted) - most})
     return found
+
+
+def _reason(instance: PlacementInstance) -> tuple[str, str]:
+    """Which rule the running plan breaks, where it is that of empty slots, and what else could be asked for."""
+    empty: set[int] = set()
+    if instance.fill == "all":
+        gpu = instance.gpu_of_slot
+        for row in range(instance.num_layers):
+            empty.update(gpu[old_slots(instance, row) == EMPTY].tolist())
+    if not empty:
+        return "the running plan breaks today's rules", ""
+    ids = ", ".join(map(str, sorted(empty)))
+    why = f"the running plan has empty slots on GPUs {ids}, which fill = all does not allow"
+    return why, f". Name them as lost (--lost {ids.replace(' ', '')}) if they are, or fill = at_most (--fill at_most)"

@@ -70,7 +70,7 @@ class LayerSearch:
         found = np.zeros((most + 1, len(held)), dtype=np.int32)
         rows = np.zeros(most + 1, dtype=np.bool_)
         how = moving.Sweep(high, low, self.goal, SHARPEST, SOFTNESS, HEAT, most, steps)
-        chunk = steps if not deadline.limited else (4096 if pace.compiled else 64)
+        chunk = steps if not deadline.watched else (4096 if pace.compiled else 64)
         begun = time.perf_counter()
         done = 0
         while done < steps:
