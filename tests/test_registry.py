@@ -14,7 +14,7 @@ import pytest
 from moeopt import placement, registry
 from moeopt.errors import InstanceError, NotApplicable, PlanError
 from moeopt.limits import Limits
-from moeopt.placement import METHODS, Placement, PlacementInstance
+from moeopt.placement import METHODS, Placement, PlacementInstance, methods
 from moeopt.result import Status
 
 INSTANCE = PlacementInstance([[8, 4, 2, 2], [1, 1, 1, 5]], gpus=2, slots=6)
@@ -121,7 +121,7 @@ def test_a_policy_cannot_change_the_loads() -> None:
 
 
 def test_a_name_of_the_house_is_refused_and_ones_own_may_be_given_again() -> None:
-    for name in METHODS:
+    for name in (method.name for method in methods.METHODS):
         with pytest.raises(InstanceError, match="is a method of the house"):
             placement.register(name, mine)
     placement.register("mine", mine)

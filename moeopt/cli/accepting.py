@@ -95,6 +95,8 @@ def findings_of(table: LoadTable, shape: Shape) -> list[Finding]:
     if facts is not None:
         top_k, experts = shape.top_k or table.top_k or facts.top_k, facts.experts
         dense, mtp = facts.dense_layers, range(facts.layers, facts.layers + facts.mtp_layers)
+    if top_k is not None and top_k > table.loads.shape[-1]:
+        top_k = None  # no law holds for it; the instance says what is wrong
     gpus = shape.gpus if shape.gpus is not None and shape.gpus > 0 else None
     absolute = shape.floor_tokens is not None or shape.floor_gpu is not None or shape.c_tok is not None
     return findings(

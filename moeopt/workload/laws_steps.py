@@ -9,6 +9,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.percent import percent
 from moeopt.workload.dummies import constant_steps, dummy_loads
 from moeopt.workload.evidence import MATTERS, Evidence, Finding
 
@@ -40,7 +41,7 @@ def dummy_rows(seen: Evidence) -> Iterator[Finding]:
         places = ", ".join(f"{run.first}-{run.first + run.rows - 1}" for run in runs[:4]) + (
             ", ..." if len(runs) > 4 else ""
         )
-        what = f"{dummies.rows:,} of {dummies.total:,} rows ({dummies.rows / dummies.total:.1%}".replace("%", " %")
+        what = f"{dummies.rows:,} of {dummies.total:,} rows ({percent(dummies.rows / dummies.total)}"
         text = f"{what}; rows {places}) select one set of experts a layer"
     elif seen.per_step is not None:
         steps = constant_steps(seen.per_step, seen.top_k)
@@ -101,8 +102,7 @@ def mixed_phases(seen: Evidence) -> Iterator[Finding]:
         "mixed-phases",
         MATTERS,
         f"{cut + 1:,} steps of about {small:,.0f} {unit} and {len(sizes) - cut - 1:,} of about {large:,.0f} "
-        f"({1 - before[cut]:.0%} of all selections): ".replace("%", " %")
-        + "decode and prefill are mixed, which are served apart and need a plan each; record each by itself",
+        f"({percent(float(1 - before[cut]))} of all selections): decode and prefill are mixed, which are served apart and need a plan each; record each by itself",
     )
 
 
@@ -138,8 +138,7 @@ def short_sample(seen: Evidence) -> Iterator[Finding]:
         seen.severity(seen.recorded and seen.gpus is not None and noise >= NOISE_MATTERS),
         f"layer {seen.layers[row]} has {per}{more}: max/mean of its experts is {ratio:.2f} +- {error:.2g} (one "
         f"standard error), and on new traffic the busiest of {parts} {'GPUs' if seen.gpus else 'experts'} stands about "
-        f"{noise:.1%}".replace("%", " %")
-        + " above what is planned: record longer",
+        f"{percent(float(noise))} above what is planned: record longer",
     )
 
 

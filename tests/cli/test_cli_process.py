@@ -134,7 +134,7 @@ def test_a_policy_of_ones_own_is_found_in_the_current_folder(process: Callable[.
     names = "eplb,mine:good,mine:bad,mine:broken"
     run = process("compare", *shape, "--methods", names, "--json", cwd=tmp_path)
     rows = {row["method"]: row for row in run.document["blocks"][0]["rows"]}
-    assert (run.code, rows["mine:good"]["objective"]) == (0, 12.0)
+    assert (run.code, rows["mine:good"]["objective"]) == (2, 12.0)
     assert "expert 3 has no replica" in rows["mine:bad"]["reason"]
     assert "ZeroDivisionError" in rows["mine:broken"]["reason"]
     alone = process("place", *shape, "--method", "mine:broken", cwd=tmp_path)

