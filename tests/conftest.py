@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 _PHASES = [Phase.explicit, Phase.generate, Phase.shrink]
@@ -19,3 +21,14 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("suite"), derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+@pytest.fixture(autouse=True)
+def methods_as_they_were() -> Iterator[None]:
+    """A policy that a test brings in is gone after it: other tests try every method there is."""
+    from moeopt.placement import METHODS
+
+    before = dict(METHODS)
+    yield
+    METHODS.clear()
+    METHODS.update(before)

@@ -21,14 +21,6 @@ INSTANCE = PlacementInstance([[8, 4, 2, 2], [1, 1, 1, 5]], gpus=2, slots=6)
 GOOD = [[0, 1, 2, 0, 1, 3], [0, 1, 3, 1, 2, 3]]
 
 
-@pytest.fixture(autouse=True)
-def methods_as_they_were() -> Iterator[None]:
-    before = dict(METHODS)
-    yield
-    METHODS.clear()
-    METHODS.update(before)
-
-
 # --- plug-ins ---------------------------------------------------------------------------------------------------------
 
 

@@ -102,7 +102,8 @@ def mixed_phases(seen: Evidence) -> Iterator[Finding]:
         "mixed-phases",
         MATTERS,
         f"{cut + 1:,} steps of about {small:,.0f} {unit} and {len(sizes) - cut - 1:,} of about {large:,.0f} "
-        f"({percent(float(1 - before[cut]))} of all selections): decode and prefill are mixed, which are served apart and need a plan each; record each by itself",
+        f"({percent(float(1 - before[cut]))} of all selections): decode and "
+        "prefill are mixed, which are served apart and need a plan each; record each by itself",
     )
 
 
