@@ -106,7 +106,7 @@ class Worker:
             try:
                 return self._run(request, deadline, best)
             except KeyboardInterrupt:
-                self._end(best)
+                self._end_and_drain(best)
                 return _cut_short(best, Stop.INTERRUPTED, "interrupted: the solver was ended")
             except MoeoptError:
                 raise  # a clean refusal by the child, which lives on
@@ -134,10 +134,10 @@ class Worker:
         while True:
             message = self._await(deadline, grace_s)
             if message is LATE and deadline.stopped():
-                self._end(best)
+                self._end_and_drain(best)
                 return _cut_short(best, Stop.INTERRUPTED, "interrupted: the solver was ended")
             if message is LATE:
-                self._end(best)
+                self._end_and_drain(best)
                 return _cut_short(best, Stop.TIME, "the solver overran its time limit and was ended by force")
             if message is None:
                 return self._died(best)
@@ -155,7 +155,7 @@ class Worker:
                     f"back end {request.backend.name} failed in its process, please report it:\n{content}"
                 )
 
-    def _end(self, best: list[tuple[FloatArray, float | None]]) -> None:
+    def _end_and_drain(self, best: list[tuple[FloatArray, float | None]]) -> None:
         """End the child; what it had found and sent by then counts, read or not."""
         self.close()
         while (message := self._receive(1.0)) is not None and message is not LATE:

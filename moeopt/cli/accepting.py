@@ -12,7 +12,6 @@ from moeopt.errors import InstanceError, Violation, Violations
 if TYPE_CHECKING:
     from moeopt.cli.options import Shape
     from moeopt.cli.say import Say
-    from moeopt.llm import LlmFacts
     from moeopt.workload import LoadTable
     from moeopt.workload.laws import Finding
 
@@ -90,7 +89,7 @@ def findings_of(table: LoadTable, shape: Shape) -> list[Finding]:
         wanted = units.ids("--layers", shape.layers, Violations())
         rows = [table.layers.index(layer) for layer in wanted if layer in table.layers]
         table = _cut(table, rows) if rows else table
-    facts = facts_of(shape)
+    facts = shape.facts
     top_k, experts, dense, mtp = shape.top_k, None, None, None
     if facts is not None:
         top_k, experts = shape.top_k or table.top_k or facts.top_k, facts.experts
@@ -109,15 +108,6 @@ def findings_of(table: LoadTable, shape: Shape) -> list[Finding]:
         mtp_layers=mtp,
         recorded=table.top_k is not None or table.per_step is not None,  # by the file, not by an option
     )
-
-
-def facts_of(shape: Shape) -> LlmFacts | None:
-    """The LLM of ``--hf-config``."""
-    if shape.hf_config is None:
-        return None
-    from moeopt.llm import read_config
-
-    return read_config(shape.hf_config)
 
 
 def _cut(table: LoadTable, rows: Sequence[int]) -> LoadTable:

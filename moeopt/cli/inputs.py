@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.accepting import facts_of, guarded
+from moeopt.cli.accepting import guarded
 from moeopt.cli.options import Shape
 from moeopt.cli.running import gpus_of_nodes, read_current, shape_of
 from moeopt.cli.say import Say
@@ -177,9 +177,8 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
     floor = shape.computed_floor()
     if floor is not None:
         say.note(f"floor: {floor}")
-    facts = facts_of(shape)
-    if facts is not None:
-        arguments.setdefault("llm", facts.brief())
+    if shape.facts is not None:
+        arguments.setdefault("llm", shape.facts.brief())
     steps = shape.steps if shape.steps is not None else table.steps
     arguments.setdefault("name", name or name_of(path))
     try:
@@ -192,8 +191,7 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
 
 def experts_of(shape: Shape) -> int | None:
     """Experts of a layer of the LLM, where it is known."""
-    facts = facts_of(shape)
-    return None if facts is None else facts.experts
+    return None if shape.facts is None else shape.facts.experts
 
 
 def layer_ids(text: str, table: LoadTable, check: Violations) -> list[int]:

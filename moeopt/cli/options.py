@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,9 @@ from moeopt.cli import units
 from moeopt.cli.rules import FurtherRules
 from moeopt.errors import Violations
 from moeopt.limits import Limits
+
+if TYPE_CHECKING:
+    from moeopt.llm import LlmFacts
 
 SHAPE, RULES, SOLVING, OUTPUT = "Shape", "Rules of the placement", "Solving", "Output"
 FINDINGS = "Findings"
@@ -126,6 +130,15 @@ class Shape(FurtherRules):
             rich_help_panel=FINDINGS,
         ),
     ] = None
+
+    @cached_property
+    def facts(self) -> LlmFacts | None:
+        """The LLM of ``--hf-config``, read once."""
+        if self.hf_config is None:
+            return None
+        from moeopt.llm import read_config
+
+        return read_config(self.hf_config)
 
     def given(self) -> list[str]:
         """The options that were given, as they are typed."""

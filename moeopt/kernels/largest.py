@@ -105,8 +105,7 @@ def largest(
         for at in range(order.shape[1]):
             expert = order[row, at]
             size = pieces[row, expert]
-            amount = counts[row, expert]
-            for copy in range(amount):
+            for copy in range(counts[row, expert]):
                 best = first[1]
                 if not alike or (distinct and copy > 0 and host[best] == expert):
                     best = lightest(cost, left, host, pace, size, expert if distinct else -2)

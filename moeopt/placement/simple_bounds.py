@@ -79,7 +79,8 @@ def largest(instance: PlacementInstance, row: int) -> Fraction:
         counts = greedy_counts(guess[None, :], instance.num_slots, most)[0]
     else:
         guess, counts = instance.weights[row], instance.greedy_counts[row]
-    near = np.flatnonzero(guess / counts >= (guess / counts).max() * (1 - 1e-12)).tolist()
+    pieces = guess / counts
+    near = np.flatnonzero(pieces >= pieces.max() * (1 - 1e-12)).tolist()
     top = max(Fraction(loads[expert], int(counts[expert])) for expert in near)
     if top > 0:  # a largest piece below `top` needs at least floor(load / top) + 1 replicas of each expert
         needed = [load * top.denominator // top.numerator + 1 for load in loads]

@@ -179,7 +179,7 @@ class _Run:
 
     def _together(self) -> None:
         """The first short search of every layer that is to have one."""
-        part = None if self.context.deadline.limited else common_part(self.instance)
+        part = None if self.context.deadline.limited else common_part(self.instance, self.rule)
         if part is None:
             return
         goal = {}
@@ -188,7 +188,9 @@ class _Run:
             if self.cost[row] > aim * self.scale[row]:
                 goal[row] = (aim, self._goal(row))
         rounds, work, step = self._rounds() // 10, part.work * FIRST, _first_step(part)
-        search = first_searches(self.instance, part, self.held, goal, self._seed, rounds=rounds, work=work, step=step)
+        search = first_searches(
+            self.instance, part, self.held, self.scale, goal, self._seed, rounds=rounds, work=work, step=step
+        )
         for some in search:
             if self.context.deadline.passed():
                 return
