@@ -179,7 +179,8 @@ class _Run:
 
     def _together(self) -> None:
         """The first short search of every layer that is to have one."""
-        part = None if self.context.deadline.limited else common_part(self.instance, self.rule)
+        deadline = self.context.deadline
+        part = None if deadline.limited or deadline.passed() else common_part(self.instance, self.rule)
         if part is None:
             return
         goal = {}
@@ -192,14 +193,14 @@ class _Run:
             self.instance, part, self.held, self.scale, goal, self._seed, rounds=rounds, work=work, step=step
         )
         for some in search:
-            if self.context.deadline.passed():
-                return
             for row, found in some.items():
                 self.begun_with[row] = (self.held[row].copy(), found)
                 self.rounds += found.rounds
                 if found.cost * self.scale[row] < self.cost[row]:
                     self.held[row], self.cost[row] = found.held, found.cost * self.scale[row]
             self._incumbent()
+            if deadline.passed():
+                return
 
     def _aim(self, part: Part) -> float:
         """The gap that first searches go on to where it is easy: the more slots on a GPU, the finer balances are.
