@@ -260,12 +260,11 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             with check.within():
                 self.method(name)  # misspelt names stop before any work, all of them at once
         check.raise_if_any()
-        context = Context(limits, seed, Deadline(None))
         work: list[tuple[str, Callable[[], Row]]] = []
         for name in names:
             work.append((name, partial(self._row, instance, name, limits, seed, on_progress)))
         for name, raw in (plans or {}).items():
-            work.append((name, partial(self._judged, instance, name, raw, context)))
+            work.append((name, partial(self._judged, instance, name, raw, limits, seed)))
         rows: list[Row] = []
         interrupted = False
         for name, make in work:
@@ -291,8 +290,9 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         lower_bound, winner = max(bounds, default=None), best.method if best else None
         return Comparison(self.name, reference, tuple(rows), lower_bound, winner, interrupted)
 
-    def _judged(self, instance: InstanceT, name: str, raw: Any, context: Context) -> Row:
+    def _judged(self, instance: InstanceT, name: str, raw: Any, limits: Limits, seed: int) -> Row:
         """A ready-made plan."""
+        context = Context(limits, seed, Deadline(None))  # its clock starts here
         try:
             return Row(name, self.result(instance, name, Outcome(self.as_plan(instance, raw)), context))
         except MoeoptError as error:

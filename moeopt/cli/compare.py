@@ -30,6 +30,8 @@ moeopt compare loads.csv --gpus 32 --slots 96 --plans ours.json,theirs.json
 moeopt compare --fit 'week_1_*.csv' --score 'week_2_*.csv' --gpus 32 --slots 96"""
 
 RIVAL = "eplb"
+RUNNING = "running plan"
+"""The row of the plan that runs."""
 
 
 @verb
@@ -71,6 +73,8 @@ def compare(
 
     Several INPUTs are windows that one plan is made for; with --apart each is a comparison of its own. With --fit and
     --score instead of INPUT, plans are made for the first and scored on the others too.
+
+    With --current the running plan is a row, and a column has the moves that each plan costs.
 
     Gaps are measured against the best bound that any of them proved. With -o the report is HTML, Markdown, CSV or
     JSON, as the ending says. --fail-if-worse looks at the plans, and without plans at the best other method.
@@ -190,9 +194,12 @@ def _block(
     from moeopt.cli.solving import guarded_output
     from moeopt.cli.windows import read_inputs
     from moeopt.placement import PROBLEM
+    from moeopt.placement.replanning.report import running_plan
 
     instance = read_inputs(paths, shape, say, name)
     ready, refused = _fit_plans(documents, instance)
+    if instance.current is not None:
+        ready = {RUNNING: running_plan(instance), **ready}
     with say.progress(instance.name) as listener, guarded_output(methods):
         comparison = PROBLEM.compare(
             instance, methods, plans=ready, limits=limits, seed=solving.seed, on_progress=listener

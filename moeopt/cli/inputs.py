@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from moeopt.cli.accepting import guarded
 from moeopt.cli.options import Shape
 from moeopt.cli.running import gpus_of_nodes, read_current, shape_of
-from moeopt.cli.say import Say
+from moeopt.cli.say import Say, ranges
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation, Violations
 
@@ -164,12 +164,16 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
         rows = [layers.index(layer) for layer in wanted]
         loads, layers = loads[..., rows, :], wanted
     if shape.current is not None and not check.found:
-        arguments |= read_current(shape.current, layers)
+        running, count = read_current(shape.current, layers)
+        arguments |= running
         if not {"gpus", "slots", "memory_bytes", "speed"} & set(arguments):
-            known = shape_of(arguments)
-            arguments |= known
+            known = shape_of(running, count)
+            lost = known.get("lost", [])
+            arguments |= known | ({"lost": [*arguments.get("lost", ()), *lost]} if lost else {})
             if known:
-                say.note(f"the shape is that of the running plan: {known['gpus']} GPUs, slots {known['slots']}")
+                gone = f"; GPUs {ranges(lost)} have no slot in it and count as lost" if lost else ""
+                said = f"{known['gpus']} GPUs, slots {known['slots']}"
+                say.note(f"the shape is that of the running plan: {said}{gone}")
     if shape.lost_nodes is not None:
         dead = gpus_of_nodes(shape.lost_nodes, arguments.get("nodes", 1), arguments.get("gpus"), check)
         arguments["lost"] = [*arguments.get("lost", ()), *dead]

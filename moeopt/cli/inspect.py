@@ -270,6 +270,9 @@ def _plan_facts(path: str, content: Any) -> dict[str, Any]:
             "slots": len(first.slot_expert),
             "gpus": document.solution.ep_size,
             "imbalance_mean": document.solution.imbalance_mean,
+            "moves": document.solution.moves,
+            "imbalance_now": document.solution.imbalance_now,
+            "gpus_without_slots": sorted({*range(document.solution.ep_size)} - {*document.solution.gpu_of_slot}),
         }
     return facts
 
@@ -283,6 +286,12 @@ def _show(facts: dict[str, Any], say: Say) -> None:
             lines.append(f"  shape      {count(facts['layers'], 'layer')}, {count(facts['experts'], 'expert')}, "
                          f"{count(facts['slots'], 'slot')}, {count(facts['gpus'], 'GPU')}")  # fmt: skip
             lines.append(f"  imbalance  mean {facts['imbalance_mean']:.4f}")
+            if facts["moves"] is not None:
+                now = facts["imbalance_now"]
+                before = "which could not stay" if now is None else f"which had imbalance {now:.4f} over all layers"
+                lines.append(f"  moves      {count(facts['moves'], 'slot')} new against the plan that ran, {before}")
+            if facts["gpus_without_slots"]:
+                lines.append(f"  GPUs       without slots: {ranges(facts['gpus_without_slots'])}")
         lines.append(f"  method     {facts['method']}, {facts['status']}, stopped by {facts['stop']}")
         lines.append(f"  gap        {percent(facts['gap'])}, worst layer {percent(facts['gap_worst_layer'])}")
         lines.append(f"  structure  {'ok' if not facts['faults'] else '; '.join(few(facts['faults'], say.verbose))}")

@@ -31,7 +31,10 @@ class FurtherRules:
     current: Annotated[
         str | None,
         typer.Option(
-            "--current", metavar="FILE", help="The running plan: a plan, or its slot table.", rich_help_panel=RUNNING
+            "--current",
+            metavar="FILE",
+            help="The running plan: a plan, an engine's map, or its slot table (JSON, NPY, CSV).",
+            rich_help_panel=RUNNING,
         ),
     ] = None
     max_moves: Annotated[

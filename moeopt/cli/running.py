@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from moeopt.engines.base import ExpertMap
 
 
-def read_current(path: str, layers: Sequence[int]) -> dict[str, Any]:
-    """Arguments ``current`` and ``current_gpu`` of an instance with these layer ids.
+def read_current(path: str, layers: Sequence[int]) -> tuple[dict[str, Any], int | None]:
+    """Arguments ``current`` and ``current_gpu`` of an instance with these layer ids, and its GPUs where it says so.
 
     A plan is read layer by layer, by id, and says where its slots lie; so is a map of an engine, whose rows are taken
     in order where it counts MoE layers alone. A table (JSON, ``.npy``, or CSV without a header) has one row a layer, in
@@ -30,7 +30,7 @@ def read_current(path: str, layers: Sequence[int]) -> dict[str, Any]:
         running: dict[str, Any] = {"current": found_map.slot_expert[rows]}
         if found_map.slots is not None:
             running["current_gpu"] = [gpu for gpu, count in enumerate(found_map.slots) for _ in range(count)]
-        return running
+        return running, None if found_map.slots is None else len(found_map.slots)
     if path.lower().endswith(".npy"):
         from moeopt.workload.numpy_loads import parse_npy
 
@@ -38,12 +38,12 @@ def read_current(path: str, layers: Sequence[int]) -> dict[str, Any]:
         table = parse_npy(read_bytes(path), check)
         check.raise_if_any()
         assert table is not None
-        return {"current": table.loads}
+        return {"current": table.loads}, None
     if path.lower().endswith((".csv", ".tsv", ".txt")):
-        return {"current": _slot_table(path)}
+        return {"current": _slot_table(path)}, None
     document = read_json(read_bytes(path), path)
     if isinstance(document, list):
-        return {"current": document}
+        return {"current": document}, None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         rule = f"is neither a plan ({SCHEMA}) nor a table of experts in slots"
         raise InstanceError([Violation("--current", "", path, rule, "Give the file that place -o wrote")])
@@ -56,7 +56,7 @@ def read_current(path: str, layers: Sequence[int]) -> dict[str, Any]:
             [Violation("--current", "", path, rule, "Plan the layers that it has: --layers")]
         ) from error
     assert found.solution is not None
-    return {"current": plan.slot_expert, "current_gpu": found.solution.gpu_of_slot}
+    return {"current": plan.slot_expert, "current_gpu": found.solution.gpu_of_slot}, found.solution.ep_size
 
 
 def _map(path: str) -> ExpertMap | None:
@@ -89,14 +89,20 @@ def _slot_table(path: str) -> list[list[int]]:
     return [row for row in rows if row]
 
 
-def shape_of(running: dict[str, Any]) -> dict[str, Any]:
-    """``gpus`` and ``slots`` of a running plan that says where its slots lie; else nothing."""
-    gpus = running.get("current_gpu")
-    if gpus is None:
+def shape_of(running: dict[str, Any], count: int | None) -> dict[str, Any]:
+    """``gpus``, ``slots`` and ``lost`` of a running plan that says where its slots lie; else nothing.
+
+    A GPU without a slot was lost before, or retired.
+
+    >>> shape_of({"current_gpu": [0, 0, 2, 2]}, 4)
+    {'gpus': 4, 'slots': 8, 'lost': [1, 3]}
+    """
+    if count is None:
         return {}
-    count = max(gpus) + 1
-    each = [list(gpus).count(gpu) for gpu in range(count)]
-    return {"gpus": count, "slots": sum(each) if len(set(each)) == 1 else each}
+    each = [list(running["current_gpu"]).count(gpu) for gpu in range(count)]
+    lost = [gpu for gpu, slots in enumerate(each) if not slots]
+    each = [slots or max(each) for slots in each]
+    return {"gpus": count, "slots": sum(each) if len(set(each)) == 1 else each, **({"lost": lost} if lost else {})}
 
 
 def gpus_of_nodes(text: str, nodes: Any, num_gpus: int | None, check: Violations) -> list[int]:

@@ -75,6 +75,7 @@ def figures(result: Result, floors: list[float] | None = None) -> dict[str, Any]
         "gap_mean": sum(gaps) / len(gaps),
         "gap_worst": max(gaps),
         "replicas_max": max(max(layer["replicas"]) for layer in layers),
+        **({"moves": result.solution["moves"]} if "moves" in result.solution else {}),
         "runtime_s": result.runtime_s,
     }
 
@@ -95,6 +96,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
     scored = any(row.held_out is not None for row in comparison.rows)
     from moeopt.placement.problem import RATIO
 
+    moving = any(row.result is not None and "moves" in (row.result.solution or {}) for row in comparison.rows)
     ratios_count = any(row.result is not None and row.result.unit == RATIO for row in comparison.rows)
     made = table(
         str(name),
@@ -106,6 +108,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
         "gap mean",
         "gap worst",
         "replicas max",
+        *(["moves"] if moving else []),
         "time",
         "remark",
     )
@@ -115,7 +118,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
     reference = None
     for row in comparison.rows:
         best = row.method == comparison.best
-        made.add_row(*_cells(row, floors, best, everything, scored), style="bold green" if best else None)
+        made.add_row(*_cells(row, floors, best, everything, scored, moving), style="bold green" if best else None)
         if row.result is not None and row.result.solution is not None:
             reference = row.result.solution["layers"]
     if floors is not None and reference is not None:
@@ -130,6 +133,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
             f"{mean:.4f}",
             f"{worst:.4f}",
             *["", ""] * scored,
+            *[""] * moving,
             "",
             "",
             "",
@@ -140,7 +144,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
     return made
 
 
-def _cells(row: Row, floors: list[float] | None, best: bool, everything: bool, scored: bool) -> list[str]:
+def _cells(row: Row, floors: list[float] | None, best: bool, everything: bool, scored: bool, moving: bool) -> list[str]:
     from moeopt.placement.problem import RATIO
     from moeopt.report.words import short
 
@@ -150,7 +154,7 @@ def _cells(row: Row, floors: list[float] | None, best: bool, everything: bool, s
         if result is not None:
             reason = "; ".join([str(result.status), *(str(conflict["message"]) for conflict in result.conflicts)])
         reason = spoken(" ".join(reason.split()))
-        return [row.method, *["-"] * (9 if scored else 7), reason if everything else short(reason, REMARK)]
+        return [row.method, *["-"] * (7 + 2 * scored + moving), reason if everything else short(reason, REMARK)]
     found = figures(result, floors)
     return [
         row.method,
@@ -161,6 +165,7 @@ def _cells(row: Row, floors: list[float] | None, best: bool, everything: bool, s
         percent(found["gap_mean"]),
         percent(found["gap_worst"]),
         str(found["replicas_max"]),
+        *([f"{found['moves']:,}" if "moves" in found else "-"] if moving else []),
         duration(found["runtime_s"]),
         ", ".join(part for part in ("best" if best else "", row.said) if part),
     ]

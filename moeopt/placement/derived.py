@@ -36,6 +36,7 @@ class Derived:
     split: str
     window_loads: Loads | None
     current: NDArray[np.int32] | None
+    current_gpu: tuple[int, ...] | None
     max_moves: int | None
     max_moves_per_layer: int | None
     move_cost: float
@@ -236,6 +237,12 @@ class Derived:
         return np.array([float(each) for each in self.exact_base])[:, None] * carriers
 
     @cached_property
+    def _stands_on_gone(self) -> bool:
+        """Whether the running plan has slots on GPUs that are lost or retired; once repaired it has none."""
+        gone = self.gone
+        return self.current is not None and any(gpu in gone for gpu in self.current_gpu or ())
+
+    @cached_property
     def extras(self) -> frozenset[str]:
         """Rules in force that plain methods do not know."""
         budgeted = self.max_moves is not None or self.max_moves_per_layer is not None or self.move_cost > 0
@@ -243,7 +250,7 @@ class Derived:
             "windows": self.window_loads is not None,
             "engine_split": self.engine_split,
             "moves": self.current is not None and budgeted,
-            "lost": self.current is not None and bool(self.lost or self.retire),
+            "lost": self._stands_on_gone,
             "min_replicas": max(self.min_replicas) > 1,
             "survive_nodes": self.survive_nodes > 0,
             "base": self.base is not None,

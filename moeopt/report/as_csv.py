@@ -17,7 +17,16 @@ COLUMNS = (
     *("imbalance_mean", "imbalance_worst", "imbalance_worst_layer", "imbalance_total", "mean_over_max", "excess"),
     *("held_out_mean", "held_out_worst", "held_out_worst_layer", "held_out_worst_name"),
     *("lower_bound", "bound_kind", "best_bound", "best_bound_kind", "gap", "gap_mean", "gap_worst", "gap_worst_layer"),
-    *("layers_within_0_1_percent", "max_replicas", "redundant_slots", "runtime_s", "iterations", "remark", "reason"),
+    *(
+        "layers_within_0_1_percent",
+        "max_replicas",
+        "redundant_slots",
+        "moves",
+        "runtime_s",
+        "iterations",
+        "remark",
+        "reason",
+    ),
     *("seed", "command", "versions"),
 )
 """Names of the columns, in order; an empty cell means there is no such number."""
@@ -83,6 +92,7 @@ def figures(summary: Summary, row: RowSummary) -> dict[str, Any]:
         "layers_within_0_1_percent": row.layers_near,
         "max_replicas": row.max_replicas,
         "redundant_slots": row.redundant_slots,
+        "moves": row.moves,
         "runtime_s": row.runtime_s,
         "iterations": None if result is None else result.iterations,
         "remark": row.remark,

@@ -97,6 +97,11 @@ class RowSummary:
         return None if self.imbalance is None else float(self.imbalance.max())
 
     @property
+    def moves(self) -> int | None:
+        """Copies to load into slots of the running plan; ``None`` where none runs."""
+        return None if self.solution is None else self.solution.get("moves")
+
+    @property
     def gap_mean(self) -> float | None:
         """Mean over layers of `layer_gap`."""
         return None if self.layer_gap is None else float(self.layer_gap.mean())

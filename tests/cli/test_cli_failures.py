@@ -58,7 +58,7 @@ def test_more_moves_win_balance_and_the_plan_verifies(
     assert document["solution"]["repair"]["moves"] <= 12
     assert document["objective"] <= least["objective"]
     assert moeopt("verify", file, eight).code == 0
-    again = moeopt("place", eight, *SHAPE, "--current", file, "--lost", 3, "--json")
+    again = moeopt("place", eight, *SHAPE, "--current", file, "--lost", 3, "--json", "--method", "repair")
     assert again.document["solution"]["repair"]["moves"] == 0
     document["solution"]["repair"]["storage_loads"] += 1
     file.write_text(json.dumps(document))

@@ -165,3 +165,33 @@ def test_gpus_that_come_back_empty_are_named_with_the_next_step(moeopt, running)
 def test_lost_gpus_without_a_running_plan_are_said_to_be_out(moeopt, running):
     run = place_running(moeopt, running, "--gpus", 3, "--slots", 9, "--lost", 1)
     assert run.code == 0 and "out, with nothing placed there: GPUs 1;" in run.err
+
+
+def test_the_running_plan_is_a_row_of_a_comparison_and_moves_are_a_column(moeopt, running):
+    words = (*SHAPE, "--current", running / "plan.json", "--methods", "eplb,search")
+    run = moeopt("compare", running / "new.csv", *words)
+    assert "moves" in run.out and "running plan" in run.out
+    run = moeopt("compare", running / "new.csv", *words, "--json", "-o", running / "report.csv")
+    rows = {row["method"]: row for row in run.document["blocks"][0]["rows"]}
+    assert rows["running plan"]["moves"] == 0
+    place = moeopt("place", running / "new.csv", *SHAPE, "--current", running / "plan.json", "--json").document
+    assert rows["search"]["moves"] == place["solution"]["moves"] > 0
+    assert rows["running plan"]["objective"] >= rows["search"]["objective"]
+    assert "moves" in (running / "report.csv").read_text().splitlines()[0].split(",")
+    without = moeopt("compare", running / "new.csv", *SHAPE, "--methods", "eplb,search")
+    assert "moves" not in without.out and "running plan" not in without.out
+
+
+def test_a_repaired_plan_is_a_running_plan_whose_empty_gpus_are_lost(moeopt, tmp_path):
+    loads = tmp_path / "loads.csv"
+    loads.write_text("10,9,5,4,2,1\n")
+    plan, fixed, again = (tmp_path / name for name in ("plan.json", "fixed.json", "again.json"))
+    assert moeopt("place", loads, "--gpus", 4, "--slots", 12, "-o", plan).code == 0
+    assert moeopt("place", loads, "--current", plan, "--lost", 3, "-o", fixed).code == 0
+    said = moeopt("inspect", fixed).out
+    assert "new against the plan that ran, which " in said and "without slots: 3" in said
+    loads.write_text("1,9,5,4,2,10\n")
+    run = moeopt("place", loads, "--current", fixed, "-o", again, "--json")
+    assert run.code == 0 and "4 GPUs, slots 12; GPUs 3 have no slot in it and count as lost" in run.err
+    assert "repair" not in run.document["solution"] and run.document["instance"]["document"]["lost"] == [3]
+    assert moeopt("verify", again, loads).code == 0
