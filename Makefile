@@ -13,7 +13,7 @@ LOADS := instances/published/deepseek_v2_lite_law.csv
 help:
 	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
 	@echo "make test    ruff, mypy and pytest"
-	@echo "make bench   the table of targets, about an hour; kept in reports/placement-bench.md"
+	@echo "make bench   the table of targets, about 25 minutes; kept in reports/placement-bench.md"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make clean   remove what these targets made"
 

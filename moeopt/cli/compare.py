@@ -211,7 +211,8 @@ def _block(
 def _read_plans(given: list[str], taken: list[str]) -> dict[str, ResultDocument | ExpertMap]:
     """Plan documents and maps by the name of their row: the file's, as it was typed where two are alike."""
     from moeopt.documents import read_bytes, read_json
-    from moeopt.engines.reading import WITH_MAP, read_map, what_is
+    from moeopt.engines.kinds import WITH_MAP, what_is
+    from moeopt.engines.reading import read_map
     from moeopt.placement.load_plan import read_result
 
     paths = [part for item in given for part in item.split(",") if part]

@@ -53,13 +53,14 @@ def read_any(path: str, layers: str | None = None, experts: int | None = None) -
     from moeopt.cli import units
     from moeopt.workload import read_loads
 
-    recorded = None if path == "-" else _recording(path, experts)
+    recorded, data = _piped(experts) if path == "-" else (_recording(path, experts), b"")
     if recorded is not None:
         return "loads", recorded
     wanted = None if layers is None else units.ids("--layers", layers, Violations())
     if path != "-" and not path.lower().endswith(".json"):
         return "loads", read_loads(path, layers=wanted)
-    data = read_bytes(path)
+    if path != "-":
+        data = read_bytes(path)
     if b'"schema"' in data:
         document = read_json(data, path, allow_nan=True)
         schema = document.get("schema") if isinstance(document, dict) else None
@@ -94,7 +95,7 @@ def sources(paths: Sequence[str], say: Say) -> list[str]:
     """Paths with the files of one recording, such as those of its ranks, drawn together; what was decided is said."""
     if len(paths) < 2 or all(path.lower().endswith(NEVER_AN_ENGINES) for path in paths):
         return list(paths)
-    from moeopt.engines.reading import recordings
+    from moeopt.engines.recordings import recordings
 
     dealt = recordings(paths)
     for note in dealt.notes:
@@ -109,7 +110,8 @@ def _recording(path: str, experts: int | None) -> LoadTable | None:
     from dataclasses import replace
 
     from moeopt.engines import sglang
-    from moeopt.engines.reading import MAPS, read_dump, refuse_map, what_is
+    from moeopt.engines.kinds import MAPS, what_is
+    from moeopt.engines.reading import read_dump, refuse_map
     from moeopt.workload import read_loads
     from moeopt.workload.traces import is_trace, read_trace
 
@@ -132,6 +134,23 @@ def _recording(path: str, experts: int | None) -> LoadTable | None:
     steps = dump.table.steps if dump.steps is None else dump.steps
     notes = (f"read as {dump.form} of {dump.engine}", *dump.table.notes)
     return replace(dump.table, per_step=dump.per_step, top_k=dump.top_k, steps=steps, notes=notes)
+
+
+def _piped(experts: int | None) -> tuple[LoadTable | None, bytes]:
+    """What an engine recorded, by standard input; else its bytes."""
+    from dataclasses import replace
+
+    from moeopt.cli.piped import spooled
+
+    with spooled() as file:
+        try:
+            recorded = _recording(file, experts)
+        except InstanceError as error:
+            named = [replace(one, value="-") if one.value == file else one for one in error.violations]
+            raise InstanceError(named, "-") from error
+        if recorded is None:
+            return None, read_bytes(file)
+    return replace(recorded, source="-"), b""
 
 
 def read_instance(path: str, shape: Shape, say: Say, name: str | None = None) -> PlacementInstance:

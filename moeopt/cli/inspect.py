@@ -99,7 +99,8 @@ def inspect(
 
 def _map(path: str) -> tuple[str, Any] | None:
     """A map that an engine loads, or ``None`` for anything else."""
-    from moeopt.engines.reading import MAPS, read_map, what_is
+    from moeopt.engines.kinds import MAPS, what_is
+    from moeopt.engines.reading import read_map
 
     return ("map", read_map(path)) if path != "-" and what_is(path) in MAPS else None
 
@@ -108,7 +109,7 @@ def _map_facts(path: str, found: ExpertMap) -> dict[str, Any]:
     """What can be said of a map without loads."""
     import numpy as np
 
-    from moeopt.engines.reading import what_is
+    from moeopt.engines.kinds import what_is
 
     experts = found.known_experts
     counts = np.stack([np.bincount(row[row >= 0], minlength=experts) for row in found.slot_expert])
@@ -151,7 +152,7 @@ def _loads(path: str, table: LoadTable, shape: Shape, say: Say) -> dict[str, Any
     if _wants_instance(shape):
         # how windows count is said for all files together, and one file need not have several
         alone = shape if table.windows is not None else replace(shape, combine=None, alpha=None)
-        facts |= _reach(from_loads(table, path, alone, say))
+        facts |= _reach(from_loads(replace(table, notes=()), path, alone, say))  # its notes are shown already
     return facts
 
 

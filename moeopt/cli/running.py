@@ -61,16 +61,10 @@ def read_current(path: str, layers: Sequence[int]) -> tuple[dict[str, Any], int 
 
 def _map(path: str) -> ExpertMap | None:
     """An engine's map, or moeopt's own of one; ``None`` for a plan, a bare table, and what is neither."""
-    from moeopt.engines.base import ExpertMap
-    from moeopt.engines.reading import WITH_MAP, read_map, what_is
-    from moeopt.engines.source import own_document
+    from moeopt.engines.kinds import WITH_MAP, what_is
+    from moeopt.engines.reading import read_map
 
-    if path == "-":
-        return None
-    own = own_document(path)
-    if own is not None:
-        return own if isinstance(own, ExpertMap) else None
-    return read_map(path) if what_is(path) in WITH_MAP else None
+    return read_map(path) if path != "-" and what_is(path) in WITH_MAP else None
 
 
 def _slot_table(path: str) -> list[list[int]]:

@@ -14,8 +14,8 @@ from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
-    from moeopt.placement.memory_budget import BudgetPlan
-    from moeopt.placement.slots_curve import SlotsCurve
+    from moeopt.placement.budgets import BudgetPlan
+    from moeopt.placement.curve import SlotsCurve
 
 PANEL = "How many redundant experts"
 
@@ -82,8 +82,8 @@ def run(paths: list[str], shape: Shape, curve: Curve, method: str, solving: Solv
     """Make the curve, show it and write it."""
     from moeopt.cli import units
     from moeopt.cli.target import STDOUT
-    from moeopt.placement.memory_budget import memory_budget
-    from moeopt.placement.slots_curve import feasible_redundant, slots_curve
+    from moeopt.placement.budgets import memory_budget
+    from moeopt.placement.curve import feasible_redundant, slots_curve
     from moeopt.report import Header
     from moeopt.report.curve import write_curve
 

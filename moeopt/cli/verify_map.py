@@ -44,15 +44,12 @@ def map_of(path: str) -> tuple[ExpertMap | None, list[str]] | None:
     A file that says it is a map, and whose rows are ragged or whose ids are no numbers, has faults; one that cannot be
     parsed is bad input.
     """
-    from moeopt.engines.reading import MAPS as KINDS
-    from moeopt.engines.reading import read_map, what_is
-    from moeopt.engines.source import own_document
+    from moeopt.engines.kinds import MAPS as KINDS
+    from moeopt.engines.kinds import what_is
+    from moeopt.engines.reading import read_map
 
     if path == "-":
         return None
-    own = own_document(path)
-    if own is not None:
-        return (own, []) if not hasattr(own, "solution") else None
     kind = what_is(path)
     if kind is None and not _is_table(path):
         return None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from moeopt.engines.base import Dump, ExpertMap
 from moeopt.engines.counting import dump, expert_map
-from moeopt.engines.torch_files import Tensor
+from moeopt.engines.torch_tensors import Tensor
 from moeopt.errors import Violations
 
 ENGINE, MAP, WEIGHT, BARE = "eplb", "placement", "weights", "one tensor"

@@ -9,48 +9,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+# ruff: noqa: F405
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from moeopt.limits import Limits
-from moeopt.placement import methods as _methods  # noqa: F401  (registers them)
-from moeopt.placement.instance import PlacementInstance
-from moeopt.placement.lasting import lost_if, survival
-from moeopt.placement.memory_budget import memory_budget
-from moeopt.placement.plan import Placement
-from moeopt.placement.problem import PROBLEM
-from moeopt.placement.replanning.decide import Decision, decide
-from moeopt.placement.replanning.run import replan
-from moeopt.placement.replanning.steps import Step, Transfer, steps
-from moeopt.placement.slots_curve import slots_curve
-from moeopt.placement.verify import Evaluation, faults
-from moeopt.registry import Progress
-from moeopt.result import Result
-
-METHODS = PROBLEM.methods
-solve = PROBLEM.solve
-compare = PROBLEM.compare
-register = PROBLEM.register
-evaluate = PROBLEM.evaluate
-
-
-def repair(
-    instance: PlacementInstance,
-    *,
-    limits: Limits | None = None,
-    seed: int = 0,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> Result:
-    """Restore every expert of the running plan after GPUs were lost or retired: ``solve`` with method ``repair``.
-
-    The fewest loads from storage (proved), then the fewest moves, then balance with what `max_moves` leaves. What was
-    lost, what is loaded and copied, and from where, stands in ``solution["repair"]``.
-
-    >>> instance = PlacementInstance([[4, 3, 2, 1]], gpus=3, slots=6, current=[[0, 1, 2, 0, 3, 1]], lost=[1])
-    >>> repair(instance).solution["repair"]["layers"][0]["from_storage"]
-    [[2, 0, 1]]
-    """
-    return solve(instance, method="repair", limits=limits, seed=seed, on_progress=on_progress)
-
+if TYPE_CHECKING:
+    from moeopt.placement.public import *  # noqa: F403  (at run time: see `__getattr__`)
 
 __all__ = [
     "METHODS",
@@ -75,3 +39,12 @@ __all__ = [
     "steps",
     "survival",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Names above, once one is used: who reads or converts a plan need not wait for solvers."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module("moeopt.placement.public"), name)
+    globals()[name] = found
+    return found

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import PlanError
-from moeopt.placement.instance import PlacementInstance
+
+if TYPE_CHECKING:
+    from moeopt.placement.instance import PlacementInstance
 
 Share = tuple[int, int, float]
 """(expert, GPU, share of the expert's tokens)."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from moeopt.documents import to_json, write_file
 from moeopt.errors import InstanceError, Violation
-from moeopt.placement.slots_curve import SlotsCurve
+from moeopt.placement.curve import SlotsCurve
 from moeopt.report import words
 from moeopt.report.block import Header
 

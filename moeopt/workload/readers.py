@@ -17,10 +17,11 @@ from moeopt.workload.table import LoadTable
 ENDINGS = (".json", ".npz", ".npy", ".csv", ".tsv", ".txt")
 """The forms that are read, by the ending of the file's name."""
 
+ENGINES_DO = "moeopt.engines.read_dump takes what engines record"
 CONVERSIONS = {
-    ".pt": "Save the counts as .npz with numpy.savez(file, loads=tensor.numpy())",
-    ".pth": "Save the counts as .npz with numpy.savez(file, loads=tensor.numpy())",
-    ".parquet": "Save the table as .csv with pandas.read_parquet(file).to_csv(other, index=False)",
+    ".pt": f"{ENGINES_DO}; other counts go into .npz: numpy.savez(file, loads=tensor.numpy())",
+    ".pth": f"{ENGINES_DO}; other counts go into .npz: numpy.savez(file, loads=tensor.numpy())",
+    ".parquet": "moeopt.engines.read_dump takes tables of counts",
 }
 
 _WITH_KEY = re.compile(rf"(-|.+?(?:{'|'.join(map(re.escape, ENDINGS))})):(.*)", re.IGNORECASE | re.DOTALL)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import Violations
-from moeopt.workload.dummies import SHORTEST, Dummies, Run, least_run, shared_runs
+from moeopt.workload.dummies import SHORTEST, Dummies
 from moeopt.workload.table import LoadTable
+from moeopt.workload.trace_layers import LayerSoFar, dummy_runs, grown, note_run
 
 PADDING = -1
 CHUNK_ROWS = 16_384
@@ -22,28 +22,6 @@ NAMED = 100
 """Violations of one kind that are named one by one."""
 
 Ids = NDArray[np.int64]
-
-
-@dataclass
-class _Layer:
-    """What is known of one layer so far."""
-
-    rows: int = 0
-    padded: int = 0
-    zeros: int = 0
-    first_zero: int = 0
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    last: NDArray[Any] | None = None
-    run_first: int = 0
-    runs: list[Run] = field(default_factory=list)
-    alike: int = 0
-    steps: list[NDArray[np.int64]] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-
-    @property
-    def idle(self) -> bool:
-        """A buffer for a layer without experts: rows of zeros, or padding, and nothing else."""
-        return self.zeros == self.rows - self.padded
 
 
 class Folding:
@@ -77,7 +55,7 @@ class Folding:
         self.top_k = top_k
         self.notes: list[str] = []
         self._width = 0
-        self._layers: dict[int, _Layer] = {}
+        self._layers: dict[int, LayerSoFar] = {}
         self._named: dict[str, int] = {}
         self._bytes = 0
         self._steps_known = True
@@ -123,7 +101,7 @@ class Folding:
     def _chunk(
         self, layer: int, ids: NDArray[Any], first: NDArray[np.bool_] | None, lines: NDArray[np.int64] | None
     ) -> None:
-        state = self._layers.setdefault(layer, _Layer())
+        state = self._layers.setdefault(layer, LayerSoFar())
         self._width = max(self._width, ids.shape[1])
         rows = np.sort(ids.astype(np.int64), axis=1)
         zero = (rows == 0).all(axis=1) if rows.shape[1] > 1 else np.zeros(len(rows), dtype=bool)
@@ -138,7 +116,7 @@ class Folding:
         state.rows += len(rows)
 
     def _checked(
-        self, state: _Layer, layer: int, rows: Ids, zero: NDArray[np.bool_], lines: NDArray[np.int64] | None
+        self, state: LayerSoFar, layer: int, rows: Ids, zero: NDArray[np.bool_], lines: NDArray[np.int64] | None
     ) -> NDArray[np.bool_]:
         """Which rows can be counted; what is wrong with the others is named."""
         most = EXPERTS_MAX if self.experts is None else self.experts
@@ -179,9 +157,9 @@ class Folding:
         good: NDArray[np.bool_] = some & ~(low | high | twice | uneven)
         return good
 
-    def _count(self, state: _Layer, cells: Ids, first: NDArray[np.bool_] | None) -> None:
+    def _count(self, state: LayerSoFar, cells: Ids, first: NDArray[np.bool_] | None) -> None:
         most = max(int(cells.max(initial=PADDING)) + 1, len(state.counts))
-        state.counts = _grown(state.counts, most)
+        state.counts = grown(state.counts, most)
         kept = cells >= 0
         state.counts += np.bincount(cells[kept], minlength=most)
         if first is None:
@@ -198,7 +176,7 @@ class Folding:
         found = np.bincount(flat, minlength=count * most).reshape(count, most)
         parts = list(found)
         if state.rows and parts:
-            state.steps[-1] = _grown(state.steps[-1], most) + parts[0]
+            state.steps[-1] = grown(state.steps[-1], most) + parts[0]
             parts = parts[1:]
         state.steps += parts
         self._bytes += len(parts) * most * 8
@@ -211,7 +189,7 @@ class Folding:
         for state in self._layers.values():
             state.steps, state.starts = [], []
 
-    def _follow(self, state: _Layer, rows: Ids) -> None:
+    def _follow(self, state: LayerSoFar, rows: Ids) -> None:
         """Note where rows stop being like the row before."""
         if not len(rows):
             return
@@ -224,7 +202,7 @@ class Folding:
             stops = state.rows + ends
             for place in np.flatnonzero(stops - starts >= SHORTEST).tolist():
                 row = before[0] if place == 0 else rows[ends[place] - 1]
-                _note_run(state, int(starts[place]), int(stops[place]), row)
+                note_run(state, int(starts[place]), int(stops[place]), row)
             state.run_first = int(stops[-1])
         state.last = rows[-1].copy()
 
@@ -262,17 +240,17 @@ class Folding:
         states = [layers[layer] for layer in ids]
         seen = max(len(state.counts) for state in states)
         experts = seen if self.experts is None else self.experts
-        loads = np.stack([_grown(state.counts, experts) for state in states])
+        loads = np.stack([grown(state.counts, experts) for state in states])
         loads.flags.writeable = False
         per_step = self._per_step(states, experts)
         self._say(ids, states)
-        runs, total = _dummy_runs(states), max(state.rows for state in states)
+        runs, total = dummy_runs(states), max(state.rows for state in states)
         starts = () if per_step is None else tuple(states[0].starts)
         steps = None if per_step is None else len(per_step)
         dummies = Dummies(runs, total, starts) if runs else None
         return LoadTable(loads, tuple(ids), steps, None, source, tuple(self.notes), None, self.top_k, per_step, dummies)
 
-    def _per_step(self, states: list[_Layer], experts: int) -> NDArray[np.int64] | None:
+    def _per_step(self, states: list[LayerSoFar], experts: int) -> NDArray[np.int64] | None:
         if not self._steps_known:
             return None
         if any(state.starts != states[0].starts for state in states):
@@ -289,7 +267,7 @@ class Folding:
         found.flags.writeable = False
         return found
 
-    def _say(self, ids: list[int], states: list[_Layer]) -> None:
+    def _say(self, ids: list[int], states: list[LayerSoFar]) -> None:
         if self.experts is None:
             most = max(len(state.counts) for state in states)
             self.notes.append(f"experts are taken to be {most}, one more than the largest id: the trace does not say")
@@ -304,41 +282,6 @@ class Folding:
             self.notes.append(f"{what} with expert 0 alone, as an unfilled buffer has it, taken as idle")
 
 
-def _dummy_runs(states: list[_Layer]) -> tuple[Run, ...]:
-    """Runs of equal rows in all layers that route at all."""
-    layers, found = [], []
-    for state in states:
-        runs = list(state.runs)
-        if state.rows - state.run_first >= SHORTEST and state.last is not None:
-            runs.append(Run(state.run_first, state.rows - state.run_first, (_set(state.last),)))
-        inside = sum(run.rows for run in runs)
-        alike = state.alike - sum(run.rows - 1 for run in runs)
-        least = least_run(state.rows, alike, max(state.rows - inside - 1, 0))
-        found.append([run for run in runs if run.rows >= least and run.experts[0]])
-        if not state.idle:
-            layers.append(found[-1])
-    runs = []
-    for first, end in shared_runs(layers):
-        sets = [
-            () if state.idle else next(r.experts[0] for r in mine if r.first <= first and end <= r.first + r.rows)
-            for state, mine in zip(states, found, strict=True)
-        ]
-        runs.append(Run(first, end - first, tuple(sets)))
-    return tuple(runs)
-
-
-def _note_run(state: _Layer, first: int, end: int, row: NDArray[Any]) -> None:
-    state.runs.append(Run(first, end - first, (_set(row),)))
-
-
-def _set(row: NDArray[Any]) -> tuple[int, ...]:
-    return tuple(int(expert) for expert in row if expert >= 0)
-
-
 def _repeated(row: NDArray[Any]) -> str:
     same = row[1:][(row[1:] == row[:-1]) & (row[1:] != PADDING)]
     return f"expert {int(same[0])}"
-
-
-def _grown(counts: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    return counts if len(counts) >= size else np.concatenate([counts, np.zeros(size - len(counts), dtype=np.int64)])

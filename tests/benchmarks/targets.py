@@ -1,4 +1,4 @@
-"""All targets of placement in one table: what was asked, what was measured, and what is short; about an hour.
+"""All targets of placement in one table: what was asked, what was measured, and what is short; about 25 minutes.
 
     python -m tests.benchmarks.targets [--parts speed,online,small,offline72,offline144,memory,replan,sweep,engine]
         [--layers N] [--write]

@@ -42,8 +42,9 @@ class Run:
 def moeopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
     """Run in this process."""
 
-    def run(*words: object, stdin: str = "") -> Run:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+    def run(*words: object, stdin: str | bytes = "") -> Run:
+        piped = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
         capsys.readouterr()
         code = main([str(word) for word in words])
         captured = capsys.readouterr()

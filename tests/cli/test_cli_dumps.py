@@ -170,3 +170,52 @@ def test_hostile_file_is_refused(moeopt: Callable[..., Run], tmp_path: Path) -> 
         assert run.code == 2, run.out + run.err
         assert "names posix.system, which is not read: nothing in it was run" in run.err
     assert not Path("owned").exists()
+
+
+@pytest.mark.parametrize("form", ["stat", "weight", "arrays", "lines"])
+def test_recordings_come_by_a_pipe(moeopt: Callable[..., Run], tmp_path: Path, form: str) -> None:
+    rng = np.random.default_rng(1)
+    ids = np.stack([rng.permuted(np.tile(np.arange(EXPERTS), (600, 1)), axis=1)[:, :2] for _ in range(LAYERS)])
+    if form == "arrays":
+        file = tmp_path / "trace.npz"
+        np.savez(file, topk_ids=ids, layers=np.array([3, 4]), num_experts=EXPERTS)
+    elif form == "lines":
+        file = tmp_path / "trace.jsonl"
+        rows = [
+            {"type": "route", "layer": layer, "token_idx": token, "topk_ids": row}
+            for layer, table in zip((3, 4), ids.tolist(), strict=True)
+            for token, row in enumerate(table)
+        ]
+        file.write_text("\n".join(json.dumps(row) for row in [{"type": "meta", "top_k": 2}, *rows]))
+    else:
+        file = dumps(tmp_path)[form][0]
+    named, piped = moeopt("inspect", file, "--json"), moeopt("inspect", "-", "--json", stdin=file.read_bytes())
+    assert piped.code == named.code == 0, piped.err
+    differ = ("file", "name")
+    mine, other = ({k: v for k, v in run.document["files"][0].items() if k not in differ} for run in (named, piped))
+    assert mine == other and "read as" in other["notes"][0]
+    assert piped.document["files"][0]["name"] == "-"
+
+
+def test_broken_recordings_by_a_pipe_are_named_as_such(moeopt: Callable[..., Run], tmp_path: Path) -> None:
+    whole = dumps(tmp_path)["stat"][0].read_bytes()
+    run = moeopt("inspect", "-", stdin=whole[: len(whole) // 2])
+    assert run.code == 2 and "error: -: " in run.err and "moeopt-" not in run.err
+    run = moeopt("place", "-", *SHAPE, stdin=json.dumps({"physical_to_logical_map": MAP.tolist()}))
+    assert run.code == 2 and "input = -: is a map of sglang" in run.err
+
+
+def test_a_map_of_ours_is_taken_wherever_maps_are(moeopt: Callable[..., Run], tmp_path: Path, plain: Path) -> None:
+    theirs, ours = ascend_map(tmp_path / "ascend.json", MAP, GPUS), tmp_path / "ours.json"
+    assert moeopt("convert", theirs, "--to", "moeopt", "-o", ours).code == 0
+    said = moeopt("inspect", ours)
+    assert said.code == 0 and "map of vllm-ascend (expert map)" in said.out and "2 GPUs" in said.out
+    assert moeopt("verify", ours, plain).code == 0
+    run = moeopt("compare", plain, *SHAPE, "--methods", "lpt", "--plans", f"{ours},{theirs}", "--json")
+    rows = {row["method"]: row for row in run.document["blocks"][0]["rows"]}
+    assert rows["ours.json"]["objective"] == rows["ascend.json"]["objective"]
+    refused = moeopt("place", ours, *SHAPE)
+    assert refused.code == 2 and "is a map of moeopt (expert map), not loads" in refused.err
+    ours.write_text(ours.read_text().replace('"layers": [', '"layers": [7, '))
+    run = moeopt("verify", ours)
+    assert run.code == 5 and "must be different ids, one for each of the 2 rows" in run.out + run.err

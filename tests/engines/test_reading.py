@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from moeopt.engines import read_dump, read_map, what_is
-from moeopt.engines.reading import recordings
+from moeopt.engines.recordings import recordings
 from moeopt.errors import InstanceError
 from tests.engines.files import (
     ascend_map,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from moeopt.engines import read_dump, read_map, what_is
-from moeopt.engines.reading import recordings
+from moeopt.engines.recordings import recordings
 from moeopt.errors import InstanceError
 from tests.engines.files import View, physical_counts, sglang_records, sglang_stat, torch_file
 

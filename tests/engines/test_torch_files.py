@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moeopt.engines.torch_files import LEGACY, Tensor, TorchFile
+from moeopt.engines.torch_files import LEGACY, TorchFile
+from moeopt.engines.torch_tensors import Tensor
 from moeopt.errors import InstanceError
 from tests.engines.files import STORAGES, Pickled, Raw, View, torch_bytes, torch_file
 

@@ -15,8 +15,8 @@ import pytest
 from moeopt.errors import InstanceError
 from moeopt.limits import Limits
 from moeopt.placement import PlacementInstance, solve
-from moeopt.placement.memory_budget import memory_budget
-from moeopt.placement.slots_curve import CurvePoint, feasible_redundant, named, slots_curve, with_slots
+from moeopt.placement.budgets import memory_budget
+from moeopt.placement.curve import CurvePoint, feasible_redundant, named, slots_curve, with_slots
 from moeopt.registry import Progress
 from moeopt.report.curve import FORMATS, write_curve
 

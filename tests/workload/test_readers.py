@@ -312,8 +312,8 @@ def test_missing_file_and_folder_are_refused_by_name(tmp_path: Path) -> None:
     [
         ("loads.xlsx", [".xlsx", ".json, .npz, .npy, .csv, .tsv, .txt"]),
         ("loads", ["no ending", ".json, .npz, .npy, .csv"]),
-        ("loads.pt", [".pt", "numpy.savez"]),
-        ("loads.parquet", [".parquet", "to_csv"]),
+        ("loads.pt", [".pt", "moeopt.engines.read_dump", "numpy.savez"]),
+        ("loads.parquet", [".parquet", "moeopt.engines.read_dump"]),
     ],
 )
 def test_unknown_ending_is_refused_with_the_known_ones_or_the_way_to_convert(

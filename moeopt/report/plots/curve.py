@@ -5,7 +5,7 @@ from __future__ import annotations
 from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
-from moeopt.placement.slots_curve import SlotsCurve
+from moeopt.placement.curve import SlotsCurve
 from moeopt.report import words
 from moeopt.report.curve import said
 from moeopt.report.plots.canvas import FAINT, INK, Plot, new_figure, style, to_svg

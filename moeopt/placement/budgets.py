@@ -11,7 +11,7 @@ from typing import Any
 from moeopt.errors import Violations
 from moeopt.kernels.knapsack import choose
 from moeopt.placement.checks import listed, number
-from moeopt.placement.slots_curve import SlotsCurve
+from moeopt.placement.curve import SlotsCurve
 
 UNIFORM = (
     "most engines (SGLang and vLLM too) want equally many slots on every layer: for them the uniform number counts"
@@ -80,7 +80,7 @@ def memory_budget(curve: SlotsCurve, budget_bytes: float, expert_bytes: float | 
     curve, which are those of the plans found there.
 
     >>> from moeopt.placement import PlacementInstance
-    >>> from moeopt.placement.slots_curve import slots_curve
+    >>> from moeopt.placement.curve import slots_curve
     >>> curve = slots_curve(PlacementInstance([[8, 4, 2, 2], [4, 4, 4, 4]], gpus=2, slots=4))
     >>> memory_budget(curve, 5, 1).redundant
     (2, 0)
