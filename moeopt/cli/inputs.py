@@ -130,7 +130,7 @@ def _recording(path: str, experts: int | None) -> LoadTable | None:
     if all(is_trace(file) for file in files):
         table = read_trace(files if len(files) > 1 else files[0], experts=experts)
         return replace(table, notes=(told, *table.notes))
-    dump = read_dump(files)
+    dump = read_dump(files, experts=experts)
     steps = dump.table.steps if dump.steps is None else dump.steps
     notes = (f"read as {dump.form} of {dump.engine}", *dump.table.notes)
     return replace(dump.table, per_step=dump.per_step, top_k=dump.top_k, steps=steps, notes=notes)

@@ -104,6 +104,7 @@ def dump(
     check: Violations,
     *,
     layers: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
     per_step: NDArray[Any] | None = None,
     top_k: int | None = None,
     physical: ExpertMap | None = None,
@@ -113,7 +114,7 @@ def dump(
     """Check (L, E) counts as any table of loads is checked, and make the dump."""
     ids = None if layers is None else list(layers)
     said = tuple(dict.fromkeys(notes))
-    table = assemble(Content(counts, ids, steps or None, None, said), check)
+    table = assemble(Content(counts, ids, steps or None, names, said), check)
     table = replace(table, top_k=top_k, per_step=per_step)
     return Dump(engine, form, table, per_step, top_k, physical, steps, said)
 

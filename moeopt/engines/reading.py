@@ -19,8 +19,15 @@ from moeopt.engines.torch_files import TorchFile
 from moeopt.errors import InstanceError, Violation, Violations
 
 
-def read_dump(paths: Sequence[str]) -> Dump:
+def read_dump(paths: str | Path | Sequence[str | Path], *, experts: int | None = None) -> Dump:
     """One recording of an engine: a file, a file per rank or per layer, or a folder.
+
+    Parameters
+    ----------
+    paths
+        A path, or several.
+    experts
+        E, for tables in `.parquet` and traces, where the file does not say it.
 
     Raises
     ------
@@ -28,10 +35,16 @@ def read_dump(paths: Sequence[str]) -> Dump:
         It is a map or no file of an engine, files are of different kinds or of several recordings, or its content is
         broken; every violation at once.
     """
-    kinds = [what_is(path) for path in paths]
+    files = [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
     check = Violations()
-    for path, kind in zip(paths, kinds, strict=True):
-        if kind is None:
+    if not files:
+        check.add("input", "none", rule="there is no file to read", fix="Give a path")
+        check.raise_if_any()
+    kinds = [what_is(path) for path in files]
+    for path, kind in zip(files, kinds, strict=True):
+        if kind is None and not is_text(path) and not Path(path).exists():
+            check.add("input", path, rule="does not exist", fix="Check the name")
+        elif kind is None:
             check.add("input", path, rule="is no recording of an engine that is known", fix="See moeopt inspect --help")
         elif kind in MAPS:
             fix = "Give it as --current, and the loads as input"
@@ -42,26 +55,26 @@ def read_dump(paths: Sequence[str]) -> Dump:
     check.raise_if_any()
     kind = kinds[0]
     assert kind is not None
-    if len(paths) > 1 and len(recordings(paths).groups) > 1:
+    if len(files) > 1 and len(recordings(files).groups) > 1:
         rule = "are several recordings"
-        check.add("input", ", ".join(paths), rule=rule, fix="Read them one by one, as windows")
+        check.add("input", ", ".join(files), rule=rule, fix="Read them one by one, as windows")
         check.raise_if_any()
-    return _read(list(paths), kind)
+    return _read(files, kind, experts)
 
 
-def _read(paths: list[str], kind: tuple[str, str]) -> Dump:
+def _read(paths: list[str], kind: tuple[str, str], experts: int | None) -> Dump:
     engine, form = kind
     if engine == omni.ENGINE:
         return omni.read_activations(paths)
     if engine == trtllm.ENGINE:
         return trtllm.read_statistics(paths)
     if engine == vllm.ENGINE:
-        return vllm.read_routes(paths)
+        return vllm.read_routes(paths, experts)
     if form in (sglang.PER_PASS, sglang.PER_TOKEN):
         return sglang_records.read_records(_files(paths))
     path = paths[0]
     if engine == parquet.ENGINE:
-        return parquet.read_parquet(path)
+        return parquet.read_parquet(path, experts)
     if is_torch(path):
         with TorchFile(path) as file:
             if engine == sglang.ENGINE:
