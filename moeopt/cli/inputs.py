@@ -109,10 +109,11 @@ def _recording(path: str, experts: int | None) -> LoadTable | None:
         return None
     from dataclasses import replace
 
-    from moeopt.engines import sglang
+    from moeopt.engines import sglang, vllm
     from moeopt.engines.kinds import MAPS, what_is
     from moeopt.engines.reading import read_dump, refuse_map
     from moeopt.workload import read_loads
+    from moeopt.workload.readers import split_key
     from moeopt.workload.traces import is_trace, read_trace
 
     files = path.files if isinstance(path, Files) else (path,)
@@ -126,6 +127,8 @@ def _recording(path: str, experts: int | None) -> LoadTable | None:
             return read_loads(path)  # a table that says no more than any other
         except InstanceError:
             pass  # it has steps, or is broken: the engine's reader knows
+    if kind == (vllm.ENGINE, vllm.ARRAYS):
+        files = tuple(split_key(file)[0] for file in files)
     told = f"read as {kind[1]} of {kind[0]}"
     if all(is_trace(file) for file in files):
         table = read_trace(files if len(files) > 1 else files[0], experts=experts)

@@ -21,6 +21,7 @@ def read_current(path: str, layers: Sequence[int]) -> tuple[dict[str, Any], int 
     the order of the loads.
     """
     from moeopt.placement.plan_document import SCHEMA, as_plan, read_result
+    from moeopt.workload.readers import split_key
 
     found_map = _map(path)
     if found_map is not None:
@@ -31,14 +32,10 @@ def read_current(path: str, layers: Sequence[int]) -> tuple[dict[str, Any], int 
         if found_map.slots is not None:
             running["current_gpu"] = [gpu for gpu, count in enumerate(found_map.slots) for _ in range(count)]
         return running, None if found_map.slots is None else len(found_map.slots)
-    if path.lower().endswith(".npy"):
-        from moeopt.workload.numpy_loads import parse_npy
+    if split_key(path)[0].lower().endswith((".npy", ".npz")):
+        from moeopt.engines.reading import read_map
 
-        check = Violations(path)
-        table = parse_npy(read_bytes(path), check)
-        check.raise_if_any()
-        assert table is not None
-        return {"current": table.loads}, None
+        return {"current": read_map(path).slot_expert}, None
     if path.lower().endswith((".csv", ".tsv", ".txt")):
         return {"current": _slot_table(path)}, None
     document = read_json(read_bytes(path), path)

@@ -44,6 +44,7 @@ def map_of(path: str) -> tuple[ExpertMap | None, list[str]] | None:
     A file that says it is a map, and whose rows are ragged or whose ids are no numbers, has faults; one that cannot be
     parsed is bad input.
     """
+    from moeopt.engines import eplb_tensors
     from moeopt.engines.kinds import MAPS as KINDS
     from moeopt.engines.kinds import what_is
     from moeopt.engines.reading import read_map
@@ -53,7 +54,7 @@ def map_of(path: str) -> tuple[ExpertMap | None, list[str]] | None:
     kind = what_is(path)
     if kind is None and not _is_table(path):
         return None
-    if kind is not None and kind not in KINDS:
+    if kind is not None and kind not in KINDS and kind != (eplb_tensors.ENGINE, eplb_tensors.BARE):
         rule = f"is a recording of {kind[0]} ({kind[1]}), not a map"
         fix = "Plan on it with moeopt place, or look at it with moeopt inspect"
         raise InstanceError([Violation("input", "", path, rule, fix)])
@@ -66,12 +67,15 @@ def map_of(path: str) -> tuple[ExpertMap | None, list[str]] | None:
 
 
 def _is_table(path: str) -> bool:
-    """Whether a file begins as a bare table of experts in slots does: an array of JSON, or a `.npy`."""
+    """Whether a file begins as a bare table of experts in slots does: an array of JSON, a `.npy` or an `.npz`."""
+    from moeopt.workload.readers import split_key
+
+    path = split_key(path)[0]
     if not Path(path).is_file():
         return False
     with Path(path).open("rb") as file:
         head = file.read(256)
-    return head.startswith(b"\x93NUMPY") or head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+    return head.startswith((b"\x93NUMPY", b"PK")) or head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
 
 
 def verify_map(

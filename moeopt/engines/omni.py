@@ -28,15 +28,20 @@ def is_pattern(array: NDArray[Any]) -> bool:
     >>> is_pattern(np.ones((2, 3, 4), int)), is_pattern(np.full((2, 3, 4), 7))
     (True, False)
     """
-    if array.ndim != 3 or array.dtype.kind not in "iub" or 0 in array.shape:
+    if not may_be_pattern(array.shape, array.dtype) or not ((array[0] == 0) | (array[0] == 1)).all():
         return False
     return bool(((array == 0) | (array == 1)).all() and array.any(axis=0).mean() > 0.5)
+
+
+def may_be_pattern(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    """Whether an array has the axes and the type of a pattern."""
+    return len(shape) == 3 and dtype.kind in "iubf" and 0 not in shape
 
 
 def read_pattern(path: str, cube: NDArray[Any]) -> ExpertMap:
     """The map of a cube (devices, layers, experts); devices with fewer experts in a layer get empty slots, -1."""
     check = Violations(path)
-    if cube.ndim != 3 or cube.dtype.kind not in "iub" or 0 in cube.shape or not ((cube == 0) | (cube == 1)).all():
+    if not may_be_pattern(cube.shape, cube.dtype) or not ((cube == 0) | (cube == 1)).all():
         rule = "must be 0 and 1, devices x layers x experts"
         check.add("pattern", f"{cube.dtype} of shape {cube.shape}", rule=rule, fix="Give the file of pattern_path")
         check.raise_if_any()

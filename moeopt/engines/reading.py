@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
 from moeopt.documents import read_bytes, read_json
 from moeopt.engines import ascend, eplb_tensors, omni, parquet, sglang, sglang_records, trtllm, vllm
@@ -17,6 +17,7 @@ from moeopt.engines.kinds import MAPS, OWN, is_text, is_torch, what_is
 from moeopt.engines.recordings import recordings
 from moeopt.engines.torch_files import TorchFile
 from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.workload.readers import split_key
 
 
 def read_dump(paths: str | Path | Sequence[str | Path], *, experts: int | None = None) -> Dump:
@@ -69,7 +70,7 @@ def _read(paths: list[str], kind: tuple[str, str], experts: int | None) -> Dump:
     if engine == trtllm.ENGINE:
         return trtllm.read_statistics(paths)
     if engine == vllm.ENGINE:
-        return vllm.read_routes(paths, experts)
+        return vllm.read_routes([split_key(path)[0] for path in paths], experts)
     if form in (sglang.PER_PASS, sglang.PER_TOKEN):
         return sglang_records.read_records(_files(paths))
     path = paths[0]
@@ -92,7 +93,7 @@ def read_map(path: str) -> ExpertMap:
     ----------
     path
         A file of any engine, or the JSON text that ``--init-expert-location`` takes. Of a recording that says which map
-        was loaded, that map; of JSON or `.npy`, also a bare table of experts in slots.
+        was loaded, that map; of JSON, `.npy` or `.npz` (``FILE:KEY``), also a bare table of experts in slots.
 
     Raises
     ------
@@ -120,7 +121,7 @@ def read_map(path: str) -> ExpertMap:
 
         return read_own(_document(path), check.source)
     if engine == omni.ENGINE:
-        return omni.read_pattern(path, np.load(path, allow_pickle=False))
+        return omni.read_pattern(path, _array(path))
     if engine == trtllm.ENGINE:
         return trtllm.read_config(path)
     if engine == ascend.ENGINE:
@@ -133,12 +134,9 @@ def read_map(path: str) -> ExpertMap:
 
 def _plain_map(path: str, check: Violations) -> ExpertMap:
     rows: Any = None
-    data = read_bytes(path)
-    if data.startswith(b"\x93NUMPY"):
-        from moeopt.workload.numpy_loads import parse_npy
-
-        content = parse_npy(data, check)
-        rows = None if content is None else content.loads
+    data = read_bytes(split_key(path)[0])
+    if data.startswith((b"\x93NUMPY", b"PK")):
+        rows = _array(path)
     elif data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
         rows = read_json(data, path)
     else:
@@ -146,6 +144,20 @@ def _plain_map(path: str, check: Violations) -> ExpertMap:
         check.add("input", path, rule=rule, fix="Known are maps of SGLang, vLLM-Ascend, TensorRT-LLM, omni and EPLB")
     check.raise_if_any()
     return expert_map("plain", rows, check, empty=True)
+
+
+def _array(path: str) -> NDArray[Any]:
+    """The array of a `.npy`, or of an `.npz` the one that is asked for or is its table."""
+    from moeopt.workload.numpy_loads import parse_npy, parse_npz
+
+    check = Violations(path)
+    file, key = split_key(path)
+    data = read_bytes(file)
+    content = parse_npz(data, key, check) if data.startswith(b"PK") else parse_npy(data, check)
+    check.raise_if_any()
+    assert content is not None
+    found: NDArray[Any] = content.loads
+    return found
 
 
 def _short(path: str) -> str:
@@ -171,11 +183,12 @@ def _npz_parts(path: str) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     check = Violations(path)
-    with zipfile.ZipFile(path) as archive:
+    file, key = split_key(path)
+    with zipfile.ZipFile(file) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
-    for name in names:
+    for name in names if key is None else [key]:
         if name in eplb_tensors.NAMES:
-            content = parse_npz(read_bytes(path), name, check)
+            content = parse_npz(read_bytes(file), name, check)
             check.raise_if_any()
             assert content is not None
             found[eplb_tensors.NAMES[name]] = content.loads

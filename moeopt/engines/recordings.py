@@ -32,7 +32,7 @@ def recordings(paths: Sequence[str]) -> Recordings:
     InstanceError
         As `what_is`.
     """
-    kinds = {path: None if path == "-" or _keyed(path) else what_is(path) for path in paths}
+    kinds = {path: None if path == "-" else what_is(path) for path in paths}
     groups: list[list[str]] = []
     notes: list[str] = []
     detailed = [path for path in paths if _form(kinds[path]) in (sglang.PER_PASS, sglang.PER_TOKEN)]
@@ -119,7 +119,3 @@ def _by_folder(paths: Sequence[str]) -> list[list[str]]:
         key = str(Path(path)) if Path(path).is_dir() else str(Path(path).parent) + "/*"
         groups.setdefault(key, []).append(path)
     return list(groups.values())
-
-
-def _keyed(path: str) -> bool:
-    return re.fullmatch(r".+\.npz:.*", path, re.IGNORECASE | re.DOTALL) is not None and not Path(path).exists()

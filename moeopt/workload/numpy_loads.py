@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.archives import SEVERAL, joined
 from moeopt.errors import Violations
 from moeopt.workload.assemble import Content
 
@@ -42,12 +44,11 @@ def parse_npz(data: bytes, key: str | None, check: Violations) -> Content | None
         return None
     if key is None and members.keys() >= SPARSE_KEYS:
         return _sparse(data, check)
-    tables = [name for name in members if name not in BESIDE]
+    tables, chosen = table_of(members, key)
     if not tables:
         fix = "Store the table as loads"
         check.add("npz", ", ".join(members) or "empty", rule="the file holds no table of loads", fix=fix)
         return None
-    chosen = key if key is not None else tables[0] if len(tables) == 1 else "loads"
     if chosen not in members:
         shapes = ", ".join(f"{name} {_shape(member)}" for name, member in members.items() if name in tables)
         rule = (
@@ -64,11 +65,24 @@ def parse_npz(data: bytes, key: str | None, check: Violations) -> Content | None
     return Content(loads, _plain(layers), _scalar(steps), _plain(names), notes)
 
 
+def table_of(names: Iterable[str], key: str | None) -> tuple[list[str], str]:
+    """The arrays of an `.npz` that may be its table, and the one that is: `key`, the only one, or ``loads``.
+
+    >>> table_of(["layers", "cube"], None)
+    (['cube'], 'cube')
+    """
+    tables = [name for name in names if name not in BESIDE]
+    return tables, key if key is not None else tables[0] if len(tables) == 1 else "loads"
+
+
 def _unpack(data: bytes, check: Violations) -> dict[str, bytes] | None:
     members: dict[str, bytes] = {}
     before = len(check.found)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if several := joined(archive):
+                check.add("npz", f"{len(data)} bytes", rule=several, fix=SEVERAL)
+                return None
             size = sum(info.file_size for info in archive.infolist())
             if size > UNPACKED_BYTES_MAX:
                 rule = f"would unpack to more than {UNPACKED_BYTES_MAX} bytes"

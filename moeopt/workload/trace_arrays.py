@@ -11,6 +11,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.archives import SEVERAL, joined
 from moeopt.errors import Violations
 from moeopt.workload.trace_fold import CHUNK_ROWS, Folding
 from moeopt.workload.trace_lines import NAMES_OF_EXPERTS
@@ -36,6 +37,9 @@ def read_npz(path: str | Path, check: Violations, folding: Folding, given: Seque
     """Fold the array of a file; the ids of its layers."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
+        if several := joined(archive):
+            check.add("npz", Path(path).name, rule=several, fix=SEVERAL)
+            check.raise_if_any()
         if f"{ARRAY}.npy" not in names:
             check.add("npz", ", ".join(names), rule=f"the file holds no array {ARRAY}", fix=f"Store the ids as {ARRAY}")
             check.raise_if_any()
