@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.options import Gate, Output, Shape, Solving
+from moeopt.cli.piped import file_of
 from moeopt.cli.say import Say
 from moeopt.cli.verb import BAD_USAGE, COMMAND, DONE, GATE, INFEASIBLE, verb
 from moeopt.errors import InstanceError, Violation
@@ -223,10 +224,11 @@ def _read_plans(given: list[str], taken: list[str]) -> dict[str, ResultDocument 
     found: dict[str, ResultDocument | ExpertMap] = {}
     for path, name in zip(paths, names, strict=True):
         label = path if names.count(name) > 1 or name in taken else name
-        if what_is(path) in WITH_MAP:
-            found[label] = read_map(path)
-        else:
-            found[label] = read_result(read_json(read_bytes(path), path), path)
+        with file_of(path) as file:
+            if what_is(file) in WITH_MAP:
+                found[label] = read_map(file)
+            else:
+                found[label] = read_result(read_json(read_bytes(file), path), path)
     return found
 
 

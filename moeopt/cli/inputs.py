@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.accepting import guarded
 from moeopt.cli.options import Shape
+from moeopt.cli.piped import file_of
 from moeopt.cli.running import gpus_of_nodes, read_current, shape_of
 from moeopt.cli.say import Say, ranges
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from moeopt.engines.layers import LayerFacts
     from moeopt.placement import PlacementInstance
     from moeopt.workload import LoadTable
 
@@ -50,18 +54,28 @@ def read_any(path: str, layers: str | None = None, experts: int | None = None) -
     `layers` is the option: of a file whose layers have different numbers of experts, only these are read. `experts` are
     those of the LLM, for traces that do not say it.
     """
+    with file_of(path) as file:
+        return _read_any(path, file, layers, experts)
+
+
+def _read_any(path: str, file: str, layers: str | None, experts: int | None) -> tuple[str, Any]:
+    """The same, of what was typed as `path` and is read from `file`."""
+    from dataclasses import replace
+
     from moeopt.cli import units
     from moeopt.workload import read_loads
+    from moeopt.workload.readers import split_key
 
-    recorded, data = _piped(experts) if path == "-" else (_recording(path, experts), b"")
+    piped = file != path
+    recorded = _recording(file, experts)
     if recorded is not None:
-        return "loads", recorded
+        return "loads", replace(recorded, source=path) if piped else recorded
     wanted = None if layers is None else units.ids("--layers", layers, Violations())
-    if path != "-" and not path.lower().endswith(".json"):
+    if not piped and not path.lower().endswith(".json"):
         return "loads", read_loads(path, layers=wanted)
-    if path != "-":
-        data = read_bytes(path)
-    if b'"schema"' in data:
+    name, key = split_key(file) if piped else (file, None)
+    data = read_bytes(name)
+    if b'"schema"' in data and key is None:
         document = read_json(data, path, allow_nan=True)
         schema = document.get("schema") if isinstance(document, dict) else None
         if isinstance(schema, str) and schema.startswith(PLAN):
@@ -69,8 +83,8 @@ def read_any(path: str, layers: str | None = None, experts: int | None = None) -
         if isinstance(schema, str):
             from moeopt.placement.document import read_instance
 
-            return "instance", read_instance(document, path, Path() if path == "-" else Path(path).parent)
-    return "loads", _piped_loads(data, wanted) if path == "-" else read_loads(path, layers=wanted)
+            return "instance", read_instance(document, path, Path() if piped else Path(path).parent)
+    return "loads", _piped_loads(data, key, wanted) if piped else read_loads(path, layers=wanted)
 
 
 class Files(str):
@@ -139,23 +153,6 @@ def _recording(path: str, experts: int | None) -> LoadTable | None:
     return replace(dump.table, per_step=dump.per_step, top_k=dump.top_k, steps=steps, notes=notes)
 
 
-def _piped(experts: int | None) -> tuple[LoadTable | None, bytes]:
-    """What an engine recorded, by standard input; else its bytes."""
-    from dataclasses import replace
-
-    from moeopt.cli.piped import spooled
-
-    with spooled() as file:
-        try:
-            recorded = _recording(file, experts)
-        except InstanceError as error:
-            named = [replace(one, value="-") if one.value == file else one for one in error.violations]
-            raise InstanceError(named, "-") from error
-        if recorded is None:
-            return None, read_bytes(file)
-    return replace(recorded, source="-"), b""
-
-
 def read_instance(path: str, shape: Shape, say: Say, name: str | None = None) -> PlacementInstance:
     """An instance document, or loads and the options that make an instance of them."""
     what, found = read_any(path, shape.layers, experts_of(shape))
@@ -186,10 +183,14 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
         rows = [layers.index(layer) for layer in wanted]
         loads, layers = loads[..., rows, :], wanted
     if shape.current is not None and not check.found:
-        running, count = read_current(shape.current, layers)
-        arguments |= running
+        running = read_current(shape.current, layers, facts=layer_facts(shape), idle=_idle(loads, layers))
+        for note in running.notes:
+            say.note(note)
+        rows = [layers.index(layer) for layer in running.layers]
+        loads, layers = loads[..., rows, :], list(running.layers)
+        arguments |= running.fields
         if not {"gpus", "slots", "memory_bytes", "speed"} & set(arguments):
-            known = shape_of(running, count)
+            known = shape_of(running.fields, running.gpus)
             lost = known.get("lost", [])
             arguments |= known | ({"lost": [*arguments.get("lost", ()), *lost]} if lost else {})
             if known:
@@ -220,6 +221,18 @@ def experts_of(shape: Shape) -> int | None:
     return None if shape.facts is None else shape.facts.experts
 
 
+def layer_facts(shape: Shape) -> LayerFacts | None:
+    """What is known of the layers of the LLM."""
+    from moeopt.engines.layers import LayerFacts
+
+    return None if shape.facts is None else LayerFacts.of(shape.facts)
+
+
+def _idle(loads: NDArray[Any], layers: Sequence[int]) -> list[int]:
+    """Layers without any load."""
+    return [layer for row, layer in enumerate(layers) if not loads[..., row, :].any()]
+
+
 def layer_ids(text: str, table: LoadTable, check: Violations) -> list[int]:
     """Layer ids of an option, each of them in the table."""
     from moeopt.cli import units
@@ -232,7 +245,7 @@ def layer_ids(text: str, table: LoadTable, check: Violations) -> list[int]:
     return wanted
 
 
-def _piped_loads(data: bytes, layers: Sequence[int] | None = None) -> LoadTable:
+def _piped_loads(data: bytes, key: str | None, layers: Sequence[int] | None = None) -> LoadTable:
     """Loads that came by standard input, which can be read only once."""
     from moeopt.workload.readers import parse_loads
 
@@ -240,4 +253,4 @@ def _piped_loads(data: bytes, layers: Sequence[int] | None = None) -> LoadTable:
     if not data.strip():
         check.add("input", "''", rule="standard input is empty", fix="Pipe loads into it")
         check.raise_if_any()
-    return parse_loads(data, layers=layers)
+    return parse_loads(data, key=key, layers=layers)

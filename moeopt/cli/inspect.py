@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.options import OF_FINDINGS, Json, Shape
+from moeopt.cli.piped import file_of
 from moeopt.cli.say import Common, Say, count, few, ranges
 from moeopt.cli.verb import DONE, verb
 from moeopt.errors import InstanceError, Violation, Violations
@@ -79,7 +80,7 @@ def inspect(
         if what == "plan":
             facts |= _plan_facts(path, content)
         elif what == "map":
-            facts |= _map_facts(path, content)
+            facts |= _map_facts(*content)
         elif what == "instance":
             facts |= _load_facts(content) | _reach(content)
         else:
@@ -98,25 +99,24 @@ def inspect(
 
 
 def _map(path: str) -> tuple[str, Any] | None:
-    """A map that an engine loads, or ``None`` for anything else."""
+    """A map that an engine loads with its form, or ``None`` for anything else."""
     from moeopt.engines.kinds import MAPS, what_is
     from moeopt.engines.reading import read_map
 
-    return ("map", read_map(path)) if path != "-" and what_is(path) in MAPS else None
+    with file_of(path) as file:
+        kind = what_is(file)
+        return ("map", (read_map(file), kind[1])) if kind in MAPS else None
 
 
-def _map_facts(path: str, found: ExpertMap) -> dict[str, Any]:
+def _map_facts(found: ExpertMap, form: str) -> dict[str, Any]:
     """What can be said of a map without loads."""
     import numpy as np
 
-    from moeopt.engines.kinds import what_is
-
     experts = found.known_experts
     counts = np.stack([np.bincount(row[row >= 0], minlength=experts) for row in found.slot_expert])
-    kind = what_is(path)
     return {
         "engine": found.engine,
-        "form": "" if kind is None else kind[1],
+        "form": form,
         "layers": len(found.layers),
         "layer_ids": list(found.layers),
         "slots": found.slot_expert.shape[1],

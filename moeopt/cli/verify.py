@@ -9,6 +9,7 @@ import typer
 from moeopt.cli.failures import show_lost
 from moeopt.cli.llm_options import Llm
 from moeopt.cli.options import Json
+from moeopt.cli.piped import file_of
 from moeopt.cli.say import Say, few
 from moeopt.cli.verb import DONE, GATE, verb
 from moeopt.cli.verify_map import MapOptions, map_of, verify_map
@@ -37,7 +38,7 @@ DIGEST = "instance.sha256 says"
 def verify(
     say: Say,
     plan: Annotated[
-        str, typer.Argument(metavar="PLAN_OR_MAP", help="A plan that place wrote, - is stdin; or an engine's map.")
+        str, typer.Argument(metavar="PLAN_OR_MAP", help="A plan that place wrote, or an engine's map; - is stdin.")
     ],
     json: Json,
     which: Llm,
@@ -65,13 +66,15 @@ def verify(
     from moeopt.placement.load_plan import claimed_layers, document_faults, read_result, unchecked
 
     wanted = {"experts": experts, "slots": slots, "gpus": gpus, "nodes": nodes}
-    map_found = map_of(plan)
+    with file_of(plan) as file:
+        map_found = map_of(file)
+        content = None if map_found is not None else read_json(read_bytes(file), plan)
     if map_found is not None and failures:
         rule = "is for plans: a map does not say on which nodes its GPUs are"
         raise InstanceError([Violation("--failures", "", "given", rule, "Leave it out")])
     if map_found is not None:
         return verify_map(plan, *map_found, wanted, which, options, loads or [], json.json, say)
-    document = read_result(read_json(read_bytes(plan), plan), plan)
+    document = read_result(content, plan)
     if options.given():
         rule = "is for maps of engines: a plan says it itself"
         raise InstanceError([Violation(options.given()[0], "", "given", rule, "Leave it out")])

@@ -49,8 +49,6 @@ def map_of(path: str) -> tuple[ExpertMap | None, list[str]] | None:
     from moeopt.engines.kinds import what_is
     from moeopt.engines.reading import read_map
 
-    if path == "-":
-        return None
     kind = what_is(path)
     if kind is None and not _is_table(path):
         return None
