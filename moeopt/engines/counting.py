@@ -181,9 +181,18 @@ def _table(rows: Any, field: str, layers: Sequence[int] | None, check: Violation
 
 
 def uneven(counts: Sequence[int], what: str) -> str:
-    """``ranks 0-2``, for notes.
+    """``ranks 0-2`` or ``rank 2``, for notes.
 
-    >>> uneven([0, 1, 2], "ranks")
-    'ranks 0-2'
+    >>> uneven([0, 1, 2], "ranks"), uneven([2], "ranks")
+    ('ranks 0-2', 'rank 2')
     """
-    return f"{what} {id_ranges(sorted(counts))}"
+    return f"{what.removesuffix('s') if len(counts) == 1 else what} {id_ranges(sorted(counts))}"
+
+
+def be(counts: Sequence[int]) -> str:
+    """The verb that goes with `uneven`.
+
+    >>> be([0]), be([0, 1])
+    ('is', 'are')
+    """
+    return "is" if len(counts) == 1 else "are"

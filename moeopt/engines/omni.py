@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from moeopt.documents import read_bytes
 from moeopt.engines.base import Dump, ExpertMap
-from moeopt.engines.counting import dump, expert_map, uneven
+from moeopt.engines.counting import be, dump, expert_map, uneven
 from moeopt.errors import Violations
 
 ENGINE, PATTERN, ACTIVATIONS = "omni", "placement pattern", "activation counts"
@@ -52,7 +52,12 @@ def read_pattern(path: str, cube: NDArray[Any]) -> ExpertMap:
     notes = ["layers count MoE layers: layer 0 is the first one with experts"]
     if (slots == 0).any():
         empty = np.flatnonzero(slots == 0).tolist()
-        check.add("pattern", uneven(empty, "devices"), rule="have no expert in any layer", fix="Is the axis right?")
+        check.add(
+            "pattern",
+            uneven(empty, "devices"),
+            rule=f"{'has' if len(empty) == 1 else 'have'} no expert in any layer",
+            fix="Is the axis right?",
+        )
         check.raise_if_any()
     if (sizes != slots[:, None]).any():
         less = int((sizes != slots[:, None]).any(axis=0).sum())
@@ -98,8 +103,8 @@ def read_activations(paths: Sequence[str]) -> Dump:
     steps, ranks = sorted({step for step, _ in tables}), sorted({rank for _, rank in tables})
     missing = sorted(set(range(max(ranks) + 1)) - set(ranks))
     if missing:
-        rule = f"are missing: there are {uneven(ranks, 'ranks')}"
-        check.add("ranks", uneven(missing, "ranks"), rule=rule, fix="Give the files of all ranks")
+        rule = f"{be(missing)} missing: there {be(ranks)} {uneven(ranks, 'ranks')}"
+        check.add("input", uneven(missing, "ranks"), rule=rule, fix="Give the files of all ranks")
     for step in steps:
         for rank in ranks:
             if (step, rank) not in tables:

@@ -80,8 +80,7 @@ def _by_rank(paths: Sequence[str], notes: list[str]) -> list[list[str]]:
     if len(groups) == 1:
         notes.append(f"{len(paths)} files of other ranks and the same passes are taken as one recording")
     elif all(len(group) == 1 for group in groups):
-        same = ranks[paths[0]].replace("ranks", "rank") if "-" not in ranks[paths[0]] else ranks[paths[0]]
-        notes.append(f"{len(paths)} files of {same} are taken as windows, one each")
+        notes.append(f"{len(paths)} files of {ranks[paths[0]]} are taken as windows, one each")
     else:
         notes.append(f"{len(paths)} files are taken as {len(groups)} recordings, by ranks and passes")
     return groups
