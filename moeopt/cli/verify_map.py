@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from moeopt.engines.map_check import MapCheck, MapCost
 
 MAPS = "An engine's map"
+SHORT = 7
+"""How many faults of a kind are shown without -v."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ def verify_map(
 ) -> int:
     """List the faults of a map, and without any, say what it costs under the loads; exit 5 on any fault."""
     from moeopt.engines.map_check import check_map
+    from moeopt.engines.map_faults import MAX_FAULTS
     from moeopt.engines.rules import RULES
 
     if wanted["nodes"] is not None:
@@ -106,6 +109,7 @@ def verify_map(
             slots=wanted["slots"],
             gpus=wanted["gpus"],
             doubles=options.allow_doubles,
+            most=MAX_FAULTS if say.verbose or as_json else SHORT,
         )
         faults, notes = list(judged.faults), [*found.notes, *judged.notes]
     cost = None
@@ -119,7 +123,7 @@ def verify_map(
     if as_json:
         say.document(_document(found, judged, faults, notes, cost))
         return GATE if faults else DONE
-    for fault in few(faults, say.verbose):
+    for fault in few(broken, say.verbose) or faults:  # those of a map that can be read are few of a kind already
         say.line(fault)
     for note in notes:
         say.note(f"{path}: {note}")
