@@ -174,6 +174,7 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
     from moeopt.placement import PlacementInstance
 
     check = Violations(path)
+    refuse_experts(table, shape, check)
     for note in table.notes:
         say.note(f"{path}: {note}")
     wanted = None if shape.layers is None else layer_ids(shape.layers, table, check)
@@ -217,8 +218,20 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
 
 
 def experts_of(shape: Shape) -> int | None:
-    """Experts of a layer of the LLM, where it is known."""
-    return None if shape.facts is None else shape.facts.experts
+    """Experts of a layer, where an option or the LLM says it."""
+    known = None if shape.facts is None else shape.facts.experts
+    if shape.experts is None or known is None or shape.experts == known:
+        return shape.experts or known
+    rule = f"contradicts {shape.hf_config}, which says {known}"
+    raise InstanceError([Violation("--experts", "", str(shape.experts), rule, "Leave one of them out")])
+
+
+def refuse_experts(table: LoadTable, shape: Shape, check: Violations) -> None:
+    """Note where a file that says how many experts there are has others than ``--experts``."""
+    found = table.loads.shape[-1]
+    if shape.experts is not None and shape.experts != found:
+        rule = f"contradicts the loads, which have {found}"
+        check.add("--experts", shape.experts, rule=rule, fix="Leave it out: it is for traces that do not say it")
 
 
 def layer_facts(shape: Shape) -> LayerFacts | None:

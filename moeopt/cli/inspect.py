@@ -138,8 +138,11 @@ def _wants_instance(shape: Shape) -> bool:
 def _loads(path: str, table: LoadTable, shape: Shape, say: Say) -> dict[str, Any]:
     """One file of loads by itself."""
     from moeopt.cli.accepting import dropped, findings_of
-    from moeopt.cli.inputs import from_loads, layer_ids
+    from moeopt.cli.inputs import from_loads, layer_ids, refuse_experts
 
+    check = Violations(path)
+    refuse_experts(table, shape, check)
+    check.raise_if_any()
     table = dropped(table, shape)
     rows = None
     if shape.layers is not None:
@@ -191,8 +194,8 @@ def _load_facts(content: LoadTable | PlacementInstance, rows: list[int] | None =
         "hottest": [
             {
                 "layer": layer,
-                "experts": row.tolist(),
-                "times_mean": [round(float(cells[e]) / average, 3) if average else 1.0 for e in row.tolist()],
+                "experts": row.tolist() if average else [],
+                "times_mean": [round(float(cells[e]) / average, 3) for e in row.tolist() if average],
             }
             for layer, row, cells, average in zip(ids, order, loads, mean, strict=True)
         ],
@@ -311,7 +314,7 @@ def _show(facts: dict[str, Any], say: Say) -> None:
         lines.append(f"  shape      {count(facts['layers'], 'layer')}, {count(facts['experts'], 'expert')}{steps}; "
                      f"layer ids {ranges(ids)}")  # fmt: skip
         lines.append(
-            f"  tokens     {tokens(facts['tokens'])} selections in all, "
+            f"  tokens     {tokens(facts['tokens'])} selection{'' if facts['tokens'] == 1 else 's'} in all, "
             f"{facts['zero_cells']:,} of {count(cells, 'cell')} {'is' if facts['zero_cells'] == 1 else 'are'} 0"
         )
     lines.extend(f"  note       {note}" for note in facts["notes"])
@@ -348,6 +351,7 @@ def _layer_table(facts: dict[str, Any], everything: bool) -> Any:
     for index, row in enumerate(shown):
         hot = ", ".join(f"{e} ({times:.2f})" for e, times in zip(row["experts"], row["times_mean"], strict=True))
         cells = []
+        hot = hot or "no loads"
         if reach:
             now = reach[index]["now"]
             cells = ["-" if now is None else f"{now:.4f}", f"{reach[index]['best_possible']:.4f}"]

@@ -61,7 +61,8 @@ def read_pattern(path: str, cube: NDArray[Any]) -> ExpertMap:
         check.raise_if_any()
     if (sizes != slots[:, None]).any():
         less = int((sizes != slots[:, None]).any(axis=0).sum())
-        notes.append(f"{less} layers have devices with fewer experts than others have there: slots left empty")
+        have = "1 layer has" if less == 1 else f"{less} layers have"
+        notes.append(f"{have} devices with fewer experts than others have there: slots left empty")
     rows = np.full((layers, int(slots.sum())), -1, dtype=np.int32)
     start = 0
     for gpu in range(gpus):
@@ -120,10 +121,11 @@ def read_activations(paths: Sequence[str]) -> Dump:
     total = np.zeros((shapes[ranks[0]][0], sum(shape[1] for shape in shapes.values())), dtype=np.int64)
     for step in steps:
         total += np.concatenate([tables[step, rank] for rank in ranks], axis=1)
+    summed = "1 record step is" if len(steps) == 1 else f"{len(steps)} record steps are"
     notes = [
         "layers count MoE layers: layer 0 is the first one with experts",
         "positions are taken as experts",
-        f"{len(steps)} record steps are summed; how many passes each is of is not in the files",
+        f"{summed} summed; how many passes each is of is not in the files",
     ]
     if len(ranks) > 1:
         notes.append(f"{uneven(ranks, 'ranks')} stand side by side")

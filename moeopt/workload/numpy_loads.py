@@ -37,7 +37,7 @@ def parse_npz(data: bytes, key: str | None, check: Violations) -> Content | None
     >>> parse_npz(file.getvalue(), "b", Violations()).loads.shape
     (2, 8)
     >>> check = Violations(); parse_npz(file.getvalue(), None, check); print(check.found[0])
-    key = none: the file holds several arrays: a (2, 4), b (2, 8). Give FILE:KEY, such as :a.
+    key = missing: the file holds several arrays: a (2, 4), b (2, 8). Give FILE:KEY, such as :a.
     """
     members = _unpack(data, check)
     if members is None:
@@ -54,7 +54,7 @@ def parse_npz(data: bytes, key: str | None, check: Violations) -> Content | None
         rule = (
             f"the file holds several arrays: {shapes}" if key is None else f"is not in the file, which holds {shapes}"
         )
-        check.add("key", "none" if key is None else key, rule=rule, fix=f"Give FILE:KEY, such as :{tables[0]}")
+        check.add("key", "missing" if key is None else key, rule=rule, fix=f"Give FILE:KEY, such as :{tables[0]}")
         return None
     loads = _array(chosen, members[chosen], check)
     layers, steps, names = (_array(name, members[name], check) if name in members else None for name in BESIDE)

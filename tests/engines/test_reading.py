@@ -91,7 +91,7 @@ def test_omni_pattern_is_read_with_empty_slots(tmp_path: Path) -> None:
     found = read_map(path)
     assert found.slot_expert.tolist() == [[0, 1, 2, 3, 0, 2], [0, 1, 2, 3, 2, -1]]
     assert (found.slots, found.num_experts, found.layers) == ((2, 2, 2), 4, (0, 1))
-    assert "1 layers have devices with fewer experts than others have there: slots left empty" in found.notes
+    assert "1 layer has devices with fewer experts than others have there: slots left empty" in found.notes
     assert "is a map of omni" in refusal(lambda: read_dump([path]))
 
 
