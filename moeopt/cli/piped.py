@@ -88,7 +88,7 @@ def refuse_twice(given: Iterable[tuple[str, object]]) -> None:
         if part == STDIN or part.startswith(STDIN + ":")
     ]
     if len(taken) > 1:
-        rule = "are all -, and it can be read only once"
+        rule = f"are {'both' if len(taken) == 2 else 'all'} -, and it can be read only once"
         raise InstanceError([Violation("standard input", "", " and ".join(taken), rule, "Give files for all but one")])
 
 

@@ -74,8 +74,10 @@ def _read(path: str, file: str, layers: Sequence[int], facts: LayerFacts | None,
         rule = f"is neither a plan ({SCHEMA}) nor a table of experts in slots"
         raise InstanceError([Violation("--current", "", path, rule, "Give the file that place -o wrote")])
     found = read_result(document, path)
+    planned = () if found.solution is None else [layer.layer for layer in found.solution.layers]
+    kept, notes = _without_dense(layers, facts, idle, planned)
     try:
-        plan = as_plan(found, layers)
+        plan = as_plan(found, kept)
     except PlanError as error:
         rule = f"does not fit the loads: {'; '.join(error.faults[:5])}"
         raise InstanceError(
@@ -83,7 +85,7 @@ def _read(path: str, file: str, layers: Sequence[int], facts: LayerFacts | None,
         ) from error
     assert found.solution is not None
     fields = {"current": plan.slot_expert, "current_gpu": found.solution.gpu_of_slot}
-    return Running(fields, found.solution.ep_size, tuple(layers))
+    return Running(fields, found.solution.ep_size, tuple(kept), tuple(notes))
 
 
 def _map(file: str) -> ExpertMap | None:
@@ -98,22 +100,28 @@ def _of_map(found: ExpertMap, layers: Sequence[int], facts: LayerFacts | None, i
     """The rows of a map for the layers; dense layers without loads need none."""
     from moeopt.engines.matching import match_rows
     from moeopt.engines.rules import BY_POSITION
-    from moeopt.workload.table import id_ranges
 
-    kept, notes = list(layers), []
-    if facts is not None and facts.layers is not None and facts.dense is not None:
-        apart = set(facts.dense) & set(idle) - set(found.layers if found.engine not in BY_POSITION else ())
-        kept = [layer for layer in layers if layer not in apart]
-        if apart and kept:
-            notes.append(
-                f"layers {id_ranges(sorted(apart))} are dense, have no loads and no row in --current: left out"
-            )
-        kept = kept or list(layers)
+    kept, notes = _without_dense(layers, facts, idle, () if found.engine in BY_POSITION else found.layers)
     rows, more = match_rows(found, kept, facts, field="--current")
     fields: dict[str, Any] = {"current": found.slot_expert[rows]}
     if found.slots is not None:
         fields["current_gpu"] = [gpu for gpu, count in enumerate(found.slots) for _ in range(count)]
     return Running(fields, None if found.slots is None else len(found.slots), tuple(kept), (*notes, *more))
+
+
+def _without_dense(
+    layers: Sequence[int], facts: LayerFacts | None, idle: Sequence[int], rows: Sequence[int]
+) -> tuple[list[int], list[str]]:
+    """The layers but for those that are dense, idle and without a row, and a note about these."""
+    from moeopt.workload.table import id_ranges
+
+    dense = () if facts is None or facts.dense is None else facts.dense
+    apart = sorted(set(dense) & set(idle) - set(rows))
+    kept = [layer for layer in layers if layer not in apart]
+    if not apart or not kept:
+        return list(layers), []
+    what = f"layer {apart[0]} is dense, has" if len(apart) == 1 else f"layers {id_ranges(apart)} are dense, have"
+    return kept, [f"{what} no loads and no row in --current: left out"]
 
 
 def _slot_table(path: str) -> list[list[int]]:

@@ -61,7 +61,9 @@ def map_of(path: str) -> tuple[ExpertMap | None, list[str]] | None:
     try:
         return read_map(path), []
     except InstanceError as error:
-        if any(violation.field in ("json", "yaml", "input", "file") for violation in error.violations):
+        if any(
+            violation.field in ("json", "yaml", "input", "file", "key", "npz", "npy") for violation in error.violations
+        ):
             raise
         return None, [str(violation) for violation in error.violations]
 

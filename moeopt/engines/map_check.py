@@ -146,7 +146,8 @@ def layer_faults(found: ExpertMap, facts: LayerFacts) -> tuple[list[str], list[s
         faults.append(f"layers {id_ranges(beyond)}: there are none with these ids, {what}")
     if found.engine == "trtllm" and facts.mtp and not set(draft) <= ids:
         absent = sorted(set(draft) - ids)
-        notes.append(f"draft layers {id_ranges(absent)} have no row: {title} stops if multi-token prediction is on")
+        what = f"draft layer {absent[0]} has" if len(absent) == 1 else f"draft layers {id_ranges(absent)} have"
+        notes.append(f"{what} no row: {title} stops if multi-token prediction is on")
     return faults, notes
 
 

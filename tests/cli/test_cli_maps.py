@@ -57,6 +57,10 @@ def test_map_of_the_moe_layers_runs_under_loads_of_all_layers(
     for layer, row in zip(found, MAP, strict=True):
         for mine, other in zip(np.split(np.array(layer["slot_expert"]), GPUS), np.split(row, GPUS), strict=True):
             assert sorted(mine.tolist()) == sorted(other.tolist())
+    plan = tmp_path / "plan.json"
+    assert moeopt(*words[:-1], "--hf-config", config, "-o", plan).code == 0
+    again = moeopt("place", loads, *SHAPE, "--current", plan, "--max-moves", 0, "--hf-config", config, "--json")
+    assert again.code == 0 and again.document["solution"]["layers"][0]["layer"] == 2, again.err
     unknown = moeopt(*words)
     assert unknown.code == 2 and "--layers 2-4" in unknown.err
     assert "dense" in unknown.err or kind == "trtllm"

@@ -112,11 +112,11 @@ def test_convert_writes_the_map_to_standard_output(tmp_path: Path, to: str, endi
 
 def test_standard_input_is_given_once(moeopt: Callable[..., Run], loads: Path) -> None:
     for words, said in (
-        (("place", "-", *SHAPE, "--current", "-"), "standard input = INPUT and --current: are all -"),
-        (("inspect", "-", "-"), "standard input = FILE and FILE: are all -"),
-        (("inspect", "--", "-:a", "-:b"), "standard input = FILE and FILE: are all -"),
-        (("verify", "-", "-"), "standard input = PLAN_OR_MAP and LOADS_OR_INSTANCE: are all -"),
-        (("compare", "-", *SHAPE, "--plans", "a.json,-"), "standard input = INPUT and --plans: are all -"),
+        (("place", "-", *SHAPE, "--current", "-"), "standard input = INPUT and --current: are both -"),
+        (("inspect", "-", "-"), "standard input = FILE and FILE: are both -"),
+        (("inspect", "--", "-:a", "-:b"), "standard input = FILE and FILE: are both -"),
+        (("verify", "-", "-"), "standard input = PLAN_OR_MAP and LOADS_OR_INSTANCE: are both -"),
+        (("compare", "-", *SHAPE, "--plans", "a.json,-"), "standard input = INPUT and --plans: are both -"),
     ):
         run = moeopt(*words, stdin=loads.read_bytes())
         assert run.code == 2 and said in run.err and "Give files for all but one" in run.err, run.err
