@@ -82,7 +82,8 @@ def verify(
     if not loads:
         faults += document_faults(document)
     else:
-        table, layers, digest = table_of(loads, say)
+        facts = which.layer_facts(experts=experts)
+        table, layers, digest = table_of(loads, say, None if facts is None else facts.experts)
         if digest is not None and digest != document.instance.sha256:
             faults.append(
                 f"{DIGEST} {document.instance.sha256}, the instance {loads[0]} is {digest}: the plan was made for "
@@ -132,18 +133,21 @@ def _size(document: ResultDocument) -> tuple[int, int]:
     return len(document.solution.layers[0].replicas), len(document.solution.layers)
 
 
-def table_of(paths: list[str], say: Say) -> tuple[Any, tuple[int, ...], str | None]:
-    """Loads, their layer ids, and the digest where the file is an instance with rules of its own."""
+def table_of(paths: list[str], say: Say, experts: int | None = None) -> tuple[Any, tuple[int, ...], str | None]:
+    """Loads, their layer ids, and the digest where the file is an instance with rules of its own.
+
+    `experts` are those of a layer, for traces that do not say it.
+    """
     from moeopt.cli.inputs import read_any, sources
 
     paths = sources(paths, say)
     if len(paths) > 1:
         from moeopt.cli.windows import joined
 
-        table = joined(paths, say)
+        table = joined(paths, say, experts=experts)
         return table.windows, table.layers, None
     path = paths[0]
-    what, found = read_any(path)
+    what, found = read_any(path, experts=experts)
     if what == "plan":
         rule = "is a plan, not loads or an instance"
         raise InstanceError([Violation("input", "", path, rule, "Give the plan first, then the loads")])

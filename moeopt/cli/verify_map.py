@@ -150,7 +150,7 @@ def _cost(
     from moeopt.cli.verify import table_of
     from moeopt.engines.map_check import map_cost
 
-    table, layers, _ = table_of(loads, say)
+    table, layers, _ = table_of(loads, say, judged.num_experts)
     if judged.slots is None:
         rule = "is needed for loads: the map does not say how many GPUs there are"
         raise InstanceError([Violation("--gpus", "", "missing", rule, "Give their number")])

@@ -144,6 +144,11 @@ def test_experts_of_a_trace_that_does_not_say_them(moeopt: Callable[..., Run], t
         assert moeopt("inspect", path, *words, "--json").document["files"][0]["experts"] == 8
     run = moeopt("place", path, *SHAPE, "--experts", 8, "--accept", "short-sample", "--method", "lpt", "--json")
     assert run.code == 0 and len(run.document["solution"]["layers"][0]["replicas"]) == 8, run.err
+    plan = tmp_path / "plan.json"
+    plan.write_text(run.out)
+    assert moeopt("verify", plan, path, "--experts", 8).code == 0
+    (tmp_path / "map.json").write_text(json.dumps({"physical_to_logical_map": MAP[:2].tolist()}))
+    assert moeopt("verify", tmp_path / "map.json", path, "--gpus", GPUS).code == 0
     assert moeopt("inspect", path, "--experts", 5).code == 2
     both = moeopt("inspect", path, "--experts", 9, "--hf-config", config)
     assert both.code == 2 and "--experts = 9: contradicts" in both.err
