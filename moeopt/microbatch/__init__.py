@@ -1,0 +1,45 @@
+"""Micro-batches: into how many parts a step is cut so that computing hides communication; see ``models/microbatch.md``.
+
+>>> from moeopt import microbatch
+>>> times = {"attention": 0.4e-3, "dispatch": 0.3e-3, "experts": 0.5e-3}  # seconds; combine takes as long as dispatch
+>>> result = microbatch.solve(microbatch.MicrobatchInstance(times, layers=40, m=[2, 3, 4]))
+>>> [row["time_s"] for row in result.solution["sweep"]], result.solution["fewest_m"]["ours"], str(result.status)
+([0.0605, 0.061, 0.081], 3, 'OPTIMAL')
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: F405
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moeopt.microbatch.public import *  # noqa: F403  (at run time: see `__getattr__`)
+
+__all__ = [
+    "METHODS",
+    "PATTERNS",
+    "PROBLEM",
+    "Candidate",
+    "Constant",
+    "Evaluation",
+    "Linear",
+    "MicrobatchInstance",
+    "MicrobatchPlan",
+    "Table",
+    "Transfer",
+    "compare",
+    "evaluate",
+    "faults",
+    "register",
+    "solve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Names above, once one is used: who reads an instance need not wait for solvers."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module("moeopt.microbatch.public"), name)
+    globals()[name] = found
+    return found
