@@ -153,7 +153,16 @@ def test_everything_wrong_is_said_at_once() -> None:
         {"attention": -1, "dispatch": Transfer(0, 7168, 0), "expert": 1}, layers=0, m=[0, 2.5], tbt_slo_s=math.nan
     )
     names(
-        text, "layers = 0", "T_a", "bandwidth", "0: a bandwidth", "'expert'", "m = 0", "m = 2.5", "tbt_slo_s", "missing"
+        text,
+        "layers = 0",
+        "T_a",
+        "bandwidth",
+        "0: a bandwidth",
+        "expert: is not a stage",
+        "m = 0",
+        "m = 2.5",
+        "tbt_slo_s",
+        "missing",
     )
 
 
@@ -210,11 +219,7 @@ def test_amortised_latency_is_for_hop_b_only() -> None:
 
 def test_a_table_is_exact_where_measured_and_straight_between_with_a_note() -> None:
     times = {"attention": {8: 1.0, 16: 3.0}, "dispatch": 1, "experts": 1}
-    instance = (
-        MicrobatchInstance(times, layers=1, m=[1, 2], batches=[16, 24], uneven=True, objective="time")
-        if False
-        else (MicrobatchInstance(times, layers=1, m=[1, 2], batches=[16]))
-    )
+    instance = MicrobatchInstance(times, layers=1, m=[1, 2], batches=[16])
     assert [float(instance.seconds("attention", n)) for n in (8, 16)] == [1.0, 3.0]
     assert instance.notes == ()
     between = MicrobatchInstance(times, layers=1, m=[2], batches=[24])
@@ -228,7 +233,6 @@ def test_a_table_is_refused_outside_its_range_unless_said() -> None:
     wider = {**times, "attention": Table.of({8: 1.0, 16: 3.0}, extend=True)}
     instance = MicrobatchInstance(wider, layers=1, m=[1], batches=[32])
     assert float(instance.seconds("attention", 32)) == 7.0
-    names(refusal({**wider}, m=[4], batches=[8]), "below 0", "2 tokens") if False else None
     falling = {**times, "attention": Table.of({8: 3.0, 16: 1.0}, extend=True)}
     names(refusal(falling, m=[1], batches=[32]), "falls below 0")
 

@@ -3,7 +3,7 @@
 Struck from the list: permuting micro-batches (their sizes follow from m and the batch, there is nothing to permute);
 ``extra load never helps`` for first come first served on a shared resource, where a longer stage can change the order
 for the better: it is tested for the bounds and for work served in turn. ``exact`` may start a solver's process and is
-tried on one example in ten.
+tried on one example in twenty.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 def applicable(instance: MicrobatchInstance) -> Iterator[str]:
     for name, method in METHODS.items():
-        quick = name != "exact" or int(instance.sha256, 16) % 10 == 0
+        quick = name != "exact" or int(instance.sha256, 16) % 20 == 0
         if quick and method.claim != "plug-in" and method.applies(instance) is None:
             note(f"method {name}")
             yield name
@@ -118,7 +118,7 @@ def test_certificates_that_claim_more_are_refused(instance: MicrobatchInstance) 
 def test_no_order_beats_a_bound(instance: MicrobatchInstance) -> None:
     for one in instance.candidates:
         graph = instance.graph(one)
-        if graph.num_items <= 12:
+        if graph.num_items <= 9:
             least = least_time(graph)
             assert all(argument.seconds <= least for argument in bounds.arguments(graph))
             assert bounds.bound(instance, one).seconds <= least
@@ -131,7 +131,7 @@ def test_short_cuts_of_bounds_say_what_the_stage_graph_says(instance: Microbatch
         assert bounds.bound(instance, one).seconds == general
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(strategies.instances(max_m=3, max_layers=2, whole=True))
 def test_exact_equals_trying_every_order(instance: MicrobatchInstance) -> None:
     if not small(instance):
@@ -247,18 +247,19 @@ def test_written_and_read_is_the_same(instance: MicrobatchInstance, named: bool)
         MicrobatchInstance.from_dict({**document, "schema": "moeopt/microbatch-instance/2"})
 
 
-@given(strategies.instances())
-def test_answers_are_steady_and_a_warm_start_never_ends_worse(instance: MicrobatchInstance) -> None:
+@given(strategies.instances(max_m=3, max_layers=3), st.data())
+def test_answers_are_steady_and_a_warm_start_never_ends_worse(
+    instance: MicrobatchInstance, data: st.DataObject
+) -> None:
     before = instance.to_dict()
+    one = data.draw(st.sampled_from(instance.candidates))
+    start = verify.evaluate(instance, MicrobatchPlan(one.m, one.batch)).objective
     for name, result in solved(instance):
-        assert microbatch.solve(instance, method=name, seed=5).objective == result.objective
         again = microbatch.solve(instance, method=name)
         assert again.canonical() == result.canonical()
-        for one in instance.candidates:
-            warm = microbatch.solve(instance, method=name, warm_start=(one.m, one.batch))
-            start = verify.evaluate(instance, MicrobatchPlan(one.m, one.batch)).objective
-            assert warm.objective is not None and result.objective is not None
-            assert warm.objective <= min(float(start), result.objective)
+        warm = microbatch.solve(instance, method=name, seed=5, warm_start=(one.m, one.batch))
+        assert warm.objective is not None and result.objective is not None
+        assert warm.objective <= min(float(start), result.objective)
     assert instance.to_dict() == before
 
 
@@ -297,13 +298,16 @@ def test_one_micro_batch_in_one_layer_takes_the_sum_of_its_times(instance: Micro
 def test_no_time_at_all_is_a_step_of_no_time() -> None:
     for pattern, kind in microbatch.PATTERNS.items():
         instance = MicrobatchInstance(dict.fromkeys(kind.stages, 0), layers=3, pattern=pattern, m=[1, 2, 3])
-        for name, result in solved(instance):
+        for name, method in METHODS.items():
+            if method.applies(instance) is not None:
+                continue
+            result = microbatch.solve(instance, method=name)
             assert (result.objective, result.status) == (0.0, Status.OPTIMAL), (pattern, name)
             assert result.solution is not None and result.solution["throughput"] is None
 
 
 @pytest.mark.parametrize("backend", ["highs", "cbc", "scipy"])
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(instance=strategies.instances())
 def test_back_ends_agree_on_the_programme_of_candidates(backend: str, instance: MicrobatchInstance) -> None:
     from moeopt.backends import BACKENDS, LinearModel, solve_model
