@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moeopt.cost.attention_sizes import AttentionSizes, attention_sizes, kv_copies
+from moeopt.cost.collectives import collective_s
 from moeopt.cost.constants import IB_ALPHA_S, LINK_ALPHA_S, NVL72_COLLECTIVE_S, OVERHEAD_S, PEAK, Efficiency
 from moeopt.cost.decode import StepTime, ep_decode, tp_decode
 from moeopt.cost.disaggregated import (
@@ -20,6 +21,7 @@ from moeopt.cost.disaggregated import (
 from moeopt.cost.draws import Estimate, estimate_dp_skew, estimate_max_over_mean
 from moeopt.cost.floor import compute_bound_tokens, floor_of
 from moeopt.cost.helix import NVL72, Split, helix_decode, helix_sequences, interleaved_tokens, merge_bytes, merge_s
+from moeopt.cost.links import Link
 from moeopt.cost.memory import Weights, gpus_for_weights, kv_bytes_per_gpu, sequences_that_fit, weights_per_gpu
 from moeopt.cost.noise import Bracket, dp_skew, max_over_mean, normal_max_over_mean
 from moeopt.cost.operators import attention_decode, attention_prefill, dense_ffn, lm_head, moe_ffn
@@ -63,6 +65,7 @@ __all__ = [
     "Bracket",
     "Efficiency",
     "Estimate",
+    "Link",
     "Machine",
     "Numerics",
     "Split",
@@ -75,6 +78,7 @@ __all__ = [
     "attention_side_s",
     "attention_sizes",
     "balanced_nodes",
+    "collective_s",
     "compute_bound_batch",
     "compute_bound_tokens",
     "dense_ffn",
