@@ -9,8 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
 
-from moeopt.cost.checks import Number, not_negative, top_k_of, whole
-from moeopt.cost.exact import plain, times
+from moeopt.cost.checks import Number, top_k_of, whole
+from moeopt.cost.exact import plain
 from moeopt.errors import Violations
 
 
@@ -32,38 +32,6 @@ def as_written(value: object) -> Fraction | None:
         return Fraction(value)
     except (ValueError, OverflowError, ZeroDivisionError):
         return None
-
-
-def mean_load(tokens: Number, *, top_k: int, experts: int, devices: int = 1) -> Number:
-    """Mean tokens of an expert, ``k T d / E``; exact if `tokens` is.
-
-    Parameters
-    ----------
-    tokens
-        ``T``, tokens of one device.
-    top_k, experts
-        Experts a token selects, of how many.
-    devices
-        Devices whose tokens meet at the same experts: the larger batch of expert parallelism.
-
-    Raises
-    ------
-    InstanceError
-        Negative tokens, counts below 1, ``top_k`` above ``experts``.
-
-    Notes
-    -----
-    Strength: exact mean. Shazeer et al., arXiv 1701.06538, 3.1 (the shrinking batch).
-
-    >>> mean_load(1024, top_k=4, experts=256), mean_load(1024, top_k=4, experts=256, devices=16)
-    (16, 256)
-    """
-    check = Violations()
-    not_negative(check, tokens=tokens)
-    top_k_of(check, experts=experts, top_k=top_k)
-    whole(check, devices=devices)
-    check.raise_if_any()
-    return times(tokens, top_k, devices, Fraction(1, int(experts)))
 
 
 def capacity(tokens: int, *, top_k: int, experts: int, factor: object, multiple_of: int = 1) -> int:
@@ -193,7 +161,7 @@ def load_ratio(counts: Sequence[int], *, tokens: int | None = None, top_k: int |
 
     Notes
     -----
-    Strength: exact. Lecture chapters on MoE systems (selected) and on multi-node inference, 4.3 (received).
+    Strength: exact. Note on MoE systems (selected), chapter on multi-node inference, 4.3 (received).
 
     >>> load_ratio([12, 4, 2, 2], tokens=20, top_k=1), load_ratio([6, 4, 2, 2], tokens=20, top_k=1)
     (Fraction(12, 5), Fraction(6, 5))
