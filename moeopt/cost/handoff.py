@@ -89,7 +89,7 @@ def handoff_s(
 
     Notes
     -----
-    Strength: model. DistServe (Zhong et al., arXiv 2401.09670) and the lecture chapter on multi-node inference, 2.3,
+    Strength: model. DistServe (Zhong et al., arXiv 2401.09670) and the chapter on multi-node inference, 2.3,
     which prints 17.6 ms for the example below: 9,216 MB taken for 9.0 GiB, and those for 9.0 GB.
 
     >>> round(handoff_s(9_216_000_000, bytes_per_s=64e9, links=8).time_s * 1e3, 6)  # milliseconds
@@ -152,7 +152,7 @@ def separation(
     Notes
     -----
     Strength: necessary condition on the latency of one request. Second copies of weights, stranded memory and upkeep
-    are not seconds: compare goodput by GPU for those. Lecture chapter on multi-node inference, 2.3.
+    are not seconds: compare goodput by GPU for those. Chapter on multi-node inference, 2.3.
 
     >>> found = separation(interference_s=0.030, handoff_s=0.018, scheduling_s=0.002, queueing_s=0.005)
     >>> found.possible, round(found.gain_s, 6)

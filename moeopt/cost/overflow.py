@@ -70,7 +70,7 @@ def overflow_actions(
 
     Notes
     -----
-    Strength: exact counts, model of the seconds. Lecture chapter on multi-node inference, 4.3 and 4.4.
+    Strength: exact counts, model of the seconds. Chapter on multi-node inference, 4.3 and 4.4.
 
     >>> for way in overflow_actions([12, 4, 2, 2], capacity=5, round_s=1e-3, expert_bytes=44_050_944):
     ...     print(way.name, way.lost, way.moved, way.extra_s, way.extra_bytes, way.changes_output)

@@ -212,7 +212,7 @@ def busiest_rank(
     Notes
     -----
     Strength: lower bound, met when ranks are full duplex and nothing else is shared; incast and links in between can
-    only add. Lecture chapter on multi-node inference, 3.4.
+    only add. Chapter on multi-node inference, 3.4.
 
     >>> busiest_rank([[0, 8e9, 0], [2e9, 0, 0], [6e9, 4e9, 0]], send_bytes_per_s=40e9)
     Busiest(rank=1, direction='recv', time_s=0.3)

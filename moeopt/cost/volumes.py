@@ -175,7 +175,7 @@ def ep_volume(
     -----
     Strength: exact for the payload; the remote part is the mean under uniform routing without replicas. It counts every
     pair: `moeopt.cost.expected_copies` has what merging saves. No metadata, scales, padding or backward pass.
-    Lecture chapters on multi-node inference, 3.4, and on MoE systems; DeepSeek-V3 report (arXiv 2412.19437), 3.4.
+    Chapter on multi-node inference, 3.4, and note on MoE systems; DeepSeek-V3 report (arXiv 2412.19437), 3.4.
 
     >>> both = ep_volume(4096, top_k=2, hidden=8192, ranks=8, dispatch_bytes=2, combine_bytes=2)
     >>> both.dispatch_bytes // 2**20, both.remote_dispatch_bytes // 2**20, both.rank_bytes // 2**20
