@@ -34,7 +34,7 @@ def as_written(value: object) -> Fraction | None:
         return None
 
 
-def capacity(tokens: int, *, top_k: int, experts: int, factor: object, multiple_of: int = 1) -> int:
+def expert_capacity(tokens: int, *, top_k: int, experts: int, factor: object, multiple_of: int = 1) -> int:
     """Tokens that an expert takes in one batch, ``ceil(c k T / E)``, in exact arithmetic.
 
     Parameters
@@ -59,9 +59,9 @@ def capacity(tokens: int, *, top_k: int, experts: int, factor: object, multiple_
     Strength: exact. GShard (arXiv 2006.16668), Switch Transformers (arXiv 2101.03961). Serving engines drop nothing:
     there it is the size of a fixed-shape buffer, and what overflows needs an action (`moeopt.cost.overflow_actions`).
 
-    >>> capacity(5600, top_k=16, experts=896, factor=1.2)
+    >>> expert_capacity(5600, top_k=16, experts=896, factor=1.2)
     120
-    >>> capacity(100, top_k=1, experts=1, factor=1.1), __import__("math").ceil(1.1 * 100)
+    >>> expert_capacity(100, top_k=1, experts=1, factor=1.1), __import__("math").ceil(1.1 * 100)
     (110, 111)
     """
     check = Violations()
@@ -108,7 +108,7 @@ class Filling:
     payload: Fraction
 
 
-def filling(counts: Sequence[int], *, capacity: int) -> Filling:
+def expert_filling(counts: Sequence[int], *, capacity: int) -> Filling:
     """What fits into experts of one capacity, what overflows, and how many places are padded.
 
     Parameters
@@ -127,7 +127,7 @@ def filling(counts: Sequence[int], *, capacity: int) -> Filling:
     -----
     Strength: exact.
 
-    >>> filling([12, 4, 2, 2], capacity=6)
+    >>> expert_filling([12, 4, 2, 2], capacity=6)
     Filling(accepted=14, overflow=6, padding=10, payload=Fraction(7, 12))
     """
     check = Violations()

@@ -130,7 +130,7 @@ class Separation:
     terms_s: dict[str, float]
 
 
-def separation(
+def separation_gain(
     *, interference_s: Number, handoff_s: Number, scheduling_s: Number = 0.0, queueing_s: Number = 0.0
 ) -> Separation:
     """Prefill and decode apart can pay only if interference exceeds hand-off, scheduling and queueing together.
@@ -154,7 +154,7 @@ def separation(
     Strength: necessary condition on the latency of one request. Second copies of weights, stranded memory and upkeep
     are not seconds: compare goodput by GPU for those. Chapter on multi-node inference, 2.3.
 
-    >>> found = separation(interference_s=0.030, handoff_s=0.018, scheduling_s=0.002, queueing_s=0.005)
+    >>> found = separation_gain(interference_s=0.030, handoff_s=0.018, scheduling_s=0.002, queueing_s=0.005)
     >>> found.possible, round(found.gain_s, 6)
     (True, 0.005)
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from moeopt.cost.capacity import check_counts, filling
+from moeopt.cost.capacity import check_counts, expert_filling
 from moeopt.cost.checks import Number, not_negative, whole
 from moeopt.cost.exact import times
 from moeopt.errors import Violations
@@ -84,7 +84,7 @@ def overflow_actions(
     not_negative(check, round_s=round_s, expert_bytes=expert_bytes)
     listed = check_counts(check, counts)
     check.raise_if_any()
-    full = filling(listed, capacity=capacity)
+    full = expert_filling(listed, capacity=capacity)
     moved = min(full.overflow, full.padding)
     needed = [max(-(-count // capacity), 1) for count in listed]
     rounds, copies = max(needed), sum(needed) - len(needed)

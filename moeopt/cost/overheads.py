@@ -34,7 +34,7 @@ class Compression:
     changes_numerics: bool
 
 
-def compression(
+def compression_break_even(
     size_bytes: Number,
     *,
     ratio: Number,
@@ -66,10 +66,10 @@ def compression(
 
     Notes
     -----
-    Strength: model, without overlap; one call a direction, since dispatch and combine have their own formats. Lecture
-    chapter on multi-node inference, 4.2.
+    Strength: model, without overlap; one call a direction, since dispatch and combine have their own formats. Chapter
+    on multi-node inference, 4.2.
 
-    >>> found = compression(14_450_688, ratio=0.5, bytes_per_s=40e9, quantize_s=2e-5, dequantize_s=2e-5)
+    >>> found = compression_break_even(14_450_688, ratio=0.5, bytes_per_s=40e9, quantize_s=2e-5, dequantize_s=2e-5)
     >>> round(found.saved_s * 1e6, 1), found.pays, found.changes_numerics
     (180.6, True, True)
     """

@@ -64,7 +64,7 @@ def tp_volume(boundary_bytes: Number, *, tp: int) -> Passes:
 
     Notes
     -----
-    Strength: exact for ring algorithms (see `moeopt.cost.schedule`) on a layer with one row-parallel product a block.
+    Strength: exact for ring algorithms (`moeopt.cost.collective_schedule`), one row-parallel product a block.
     Megatron-LM (Shoeybi et al., arXiv 1909.08053). Gradients of weights over data parallelism are not counted.
 
     >>> tp_volume(8 * 1024, tp=8)

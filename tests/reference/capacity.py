@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moeopt.cost.capacity import capacity, load_ratio
+from moeopt.cost.capacity import expert_capacity, load_ratio
 from moeopt.cost.completion import completion_s
 from moeopt.cost.mesh_sizes import redundant_experts_bound
 from moeopt.cost.routed import expert_counts
@@ -22,7 +22,7 @@ def the_shrinking_batch(inputs: Inputs) -> object:
 def capacity_of_k3(inputs: Inputs) -> object:
     tokens, experts, top_k = inputs["T"], inputs["E"], inputs["k"]
     mean = tokens_per_expert(experts=experts, top_k=top_k, tokens=tokens)
-    return mean, capacity(tokens, top_k=top_k, experts=experts, factor=inputs["c"])
+    return mean, expert_capacity(tokens, top_k=top_k, experts=experts, factor=inputs["c"])
 
 
 @reproduces("epv-k3-assign")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from moeopt.cost.buffers import payload_bound
-from moeopt.cost.collectives import bytes_per_rank, collective_s
+from moeopt.cost.collectives import collective_bytes, collective_s
 from moeopt.cost.constants import IB_ALPHA_S, Efficiency
 from moeopt.cost.dispatch import expected_copies
 from moeopt.cost.links import Link, usable_bytes_per_s
@@ -27,7 +27,7 @@ def infiniband() -> Link:
 
 @reproduces("col-ar")
 def ring_all_reduce(inputs: Inputs) -> object:
-    return bytes_per_rank("all_reduce", inputs["S"], "ring", ranks=inputs["p"])
+    return collective_bytes("all_reduce", inputs["S"], "ring", ranks=inputs["p"])
 
 
 @reproduces("col-tp-layer")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moeopt.cost.handoff import handoff_bytes, handoff_s, separation
+from moeopt.cost.handoff import handoff_bytes, handoff_s, separation_gain
 from moeopt.cost.prefill import chunk_rounds
 from tests.reference import Inputs, reproduces
 
@@ -21,7 +21,7 @@ def handoff_of_opt(inputs: Inputs) -> object:
 def pools_apart(inputs: Inputs) -> object:
     terms = {"interference_s": "interf_ms", "handoff_s": "handoff_ms", "scheduling_s": "sched_ms"}
     seconds = {name: inputs[key] / 1e3 for name, key in terms.items()}
-    return separation(queueing_s=inputs["queue_ms"] / 1e3, **seconds).possible
+    return separation_gain(queueing_s=inputs["queue_ms"] / 1e3, **seconds).possible
 
 
 @reproduces("cp-rounds")
