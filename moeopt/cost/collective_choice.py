@@ -21,7 +21,7 @@ class Crossover:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CollectiveChoice:
     """The quickest algorithm for a size, seconds of all of them, and the sizes where the choice changes."""
 
     algorithm: str
@@ -30,7 +30,7 @@ class Choice:
     crossovers: tuple[Crossover, ...]
 
 
-def best(
+def best_collective(
     op: str,
     size_bytes: Number,
     *,
@@ -39,7 +39,7 @@ def best(
     nodes: int = 1,
     outer: Link | None = None,
     among: tuple[str, ...] | None = None,
-) -> Choice:
+) -> CollectiveChoice:
     """The quickest algorithm by `collective_s`, and every size at which it would be another one.
 
     Parameters
@@ -52,7 +52,7 @@ def best(
 
     Returns
     -------
-    Choice
+    CollectiveChoice
         `crossovers` are in rising order, none for one rank; between two of them the choice stays.
 
     Raises
@@ -65,7 +65,7 @@ def best(
     Strength: exact for the model. Each time is the largest of at most two lines in the size, so the choice can change
     only where two lines meet: all of those are looked at.
 
-    >>> choice = best("all_reduce", 2**20, ranks=8, link=Link(2e-6, 360e9), among=("ring", "one_shot"))
+    >>> choice = best_collective("all_reduce", 2**20, ranks=8, link=Link(2e-6, 360e9), among=("ring", "one_shot"))
     >>> choice.algorithm, [(round(at.size_bytes), at.below, at.above) for at in choice.crossovers]
     ('one_shot', [(1782857, 'one_shot', 'ring')])
     """
@@ -94,7 +94,7 @@ def best(
     size = float(size_bytes)
     seconds = {name: max(fixed + slope * size for fixed, slope in group) for name, group in lines.items()}
     chosen = min(seconds, key=seconds.__getitem__)
-    return Choice(chosen, seconds[chosen], seconds, tuple(changes))
+    return CollectiveChoice(chosen, seconds[chosen], seconds, tuple(changes))
 
 
 def _meetings(lines: list[tuple[float, float]]) -> set[float]:

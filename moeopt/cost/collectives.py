@@ -84,10 +84,10 @@ COLLECTIVES: dict[str, dict[str, Callable[[int, int], Schedule]]] = {
     "reduce_scatter": {"ring": _ring(1), "one_shot": _apart(1, 1), "hierarchical": _levels(1)},
     "all_to_all": {"direct": _apart(1, 1), "pairwise": _apart(1, None), "hierarchical": _rails},
 }
-"""Algorithms by collective; the first of each is the default. See `schedule` for what each one does."""
+"""Algorithms by collective; the first of each is the default. See `collective_schedule` for what each one does."""
 
 
-def schedule(op: str, algorithm: str | None = None, *, ranks: int, nodes: int = 1) -> Schedule:
+def collective_schedule(op: str, algorithm: str | None = None, *, ranks: int, nodes: int = 1) -> Schedule:
     """Steps and bytes of one algorithm, exactly, as parts of ``S``.
 
     Parameters
@@ -120,7 +120,7 @@ def schedule(op: str, algorithm: str | None = None, *, ranks: int, nodes: int = 
     ``2(p-1)/p S`` least for an all-reduce. Levels and all-to-all: Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005);
     DeepSpeed-MoE (Rajbhandari et al. 2022), figure 8. Adding up the vectors is not counted, nor is NVLS or SHARP.
 
-    >>> schedule("all_to_all", "hierarchical", ranks=32, nodes=4).outer.steps  # pairwise: 24
+    >>> collective_schedule("all_to_all", "hierarchical", ranks=32, nodes=4).outer.steps  # pairwise: 24
     3
     """
     check = Violations()
@@ -136,18 +136,20 @@ def schedule(op: str, algorithm: str | None = None, *, ranks: int, nodes: int = 
     return build(int(nodes), int(ranks) // int(nodes))
 
 
-def bytes_per_rank(op: str, size_bytes: Number, algorithm: str | None = None, *, ranks: int, nodes: int = 1) -> Number:
+def collective_bytes(
+    op: str, size_bytes: Number, algorithm: str | None = None, *, ranks: int, nodes: int = 1
+) -> Number:
     """Bytes that every rank sends, on both fabrics together; exact if `size_bytes` is.
 
-    Parameters and errors as in `schedule`; `size_bytes` is ``S``, bytes >= 0. Every rank receives as much.
+    Parameters and errors as in `collective_schedule`; `size_bytes` is ``S``, bytes >= 0. Every rank receives as much.
 
-    >>> bytes_per_rank("all_reduce", 8_388_608, ranks=8), bytes_per_rank("all_gather", 10, ranks=4)
+    >>> collective_bytes("all_reduce", 8_388_608, ranks=8), collective_bytes("all_gather", 10, ranks=4)
     (14680064, Fraction(15, 2))
     """
     check = Violations()
     not_negative(check, size_bytes=size_bytes)
     with check.within():
-        plan = schedule(op, algorithm, ranks=ranks, nodes=nodes)
+        plan = collective_schedule(op, algorithm, ranks=ranks, nodes=nodes)
     check.raise_if_any()
     return times(size_bytes, plan.inner.part + plan.outer.part)
 
@@ -167,7 +169,7 @@ def collective_s(
     Parameters
     ----------
     op, algorithm, ranks, nodes
-        As in `schedule`.
+        As in `collective_schedule`.
     size_bytes
         ``S``, bytes >= 0; of 0 bytes the latencies remain. One rank alone costs nothing.
     link, outer
@@ -176,7 +178,7 @@ def collective_s(
     Raises
     ------
     InstanceError
-        As in `schedule`; negative bytes; two nodes or more without `outer`.
+        As in `collective_schedule`; negative bytes; two nodes or more without `outer`.
 
     Notes
     -----
@@ -197,7 +199,7 @@ def lines_of(
     check = Violations()
     not_negative(check, size_bytes=size_bytes)
     with check.within():
-        plan = schedule(op, algorithm, ranks=ranks, nodes=nodes)
+        plan = collective_schedule(op, algorithm, ranks=ranks, nodes=nodes)
     if outer is None and is_number(nodes) and nodes > 1:
         rule = f"is needed between nodes = {nodes}"
         check.add("outer", None, rule=rule, fix="Give the Link of the network")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from moeopt.cost.attention_sizes import kv_copies
 from moeopt.cost.checks import Number, divides, not_negative, positive, whole
-from moeopt.cost.collectives import bytes_per_rank
+from moeopt.cost.collectives import collective_bytes
 from moeopt.cost.constants import NVL72_COLLECTIVE_S
 from moeopt.cost.decode import ACTIVATION_BYTES, StepTime, layers_of
 from moeopt.cost.links import Link
@@ -208,7 +208,7 @@ def helix_decode(
             width = int(facts.dense_width or 0)
             work = dense_ffn(tokens=sequences, hidden=hidden, width=width, tp=split.ffn, numerics=numerics)
         ffn += layers * machine.time_s(work)
-    size = float(bytes_per_rank("all_reduce", float(sequences) * hidden * ACTIVATION_BYTES, ranks=split.ffn))
+    size = float(collective_bytes("all_reduce", float(sequences) * hidden * ACTIVATION_BYTES, ranks=split.ffn))
     reduced = 2 * facts.layers * link.time_s(size) if split.ffn > 1 else 0.0
     sent = merge_s(facts, split, sequences=sequences, link=link)
     vocabulary = lm_head(facts, tokens=sequences, tp=split.gpus, numerics=numerics)
