@@ -341,16 +341,18 @@ def _show_reach(facts: dict[str, Any], say: Say) -> None:
 def _layer_table(facts: dict[str, Any], everything: bool) -> Any:
     from moeopt.cli.tables import table
 
-    reach = facts.get("per_layer")
+    reach = {row["layer"]: row for row in facts.get("per_layer", ())}
     made = table("", "layer", "hottest experts (times the mean)", *(("now", "best possible") if reach else ()))
     made.columns[1].justify = "left"
     shown = facts["hottest"] if everything else facts["hottest"][:FEW_LAYERS]
-    for index, row in enumerate(shown):
+    for row in shown:
         hot = ", ".join(f"{e} ({times:.2f})" for e, times in zip(row["experts"], row["times_mean"], strict=True))
         cells = []
         if reach:
-            now = reach[index]["now"]
-            cells = ["-" if now is None else f"{now:.4f}", f"{reach[index]['best_possible']:.4f}"]
+            judged = reach.get(row["layer"])  # none for a layer without loads
+            now = None if judged is None else judged["now"]
+            best = "-" if judged is None else f"{judged['best_possible']:.4f}"
+            cells = ["-" if now is None else f"{now:.4f}", best]
         made.add_row(str(row["layer"]), hot, *cells)
     rest = len(facts["hottest"]) - len(shown)
     if rest:
