@@ -61,7 +61,7 @@ def inspect(
     if shape.accept:
         rule, fix = "is for plans, and here every finding is shown", "Leave it out"
         raise InstanceError([Violation("--accept", "", ", ".join(shape.accept), rule, fix)])
-    check_names(shape)
+    check_names(shape.accept, shape.drop)
     files = sources(files, say)
     experts = experts_of(shape)
     read = [(path, *(_map(path) or read_any(path, shape.layers, experts))) for path in files]
@@ -140,7 +140,7 @@ def _loads(path: str, table: LoadTable, shape: Shape, say: Say) -> dict[str, Any
     from moeopt.cli.accepting import dropped, findings_of
     from moeopt.cli.inputs import from_loads, layer_ids
 
-    table = dropped(table, shape)
+    table = dropped(table, shape.drop)
     rows = None
     if shape.layers is not None:
         check = Violations(path)
@@ -164,7 +164,7 @@ def _together(files: list[str], tables: list[LoadTable], shape: Shape) -> dict[s
 
     said_before = Say(Common(quiet=True))
     try:
-        table = joined(files, said_before, shape.steps, [dropped(table, shape) for table in tables])
+        table = joined(files, said_before, shape.steps, [dropped(table, shape.drop) for table in tables])
     except InstanceError as error:
         return {"why_not": [str(violation) for violation in error.violations]}
     instance = from_loads(table, ", ".join(files), shape, said_before, name_of_windows(files))
