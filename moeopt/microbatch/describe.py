@@ -182,23 +182,23 @@ def reason(instance: MicrobatchInstance, row: SweepRow, judged: Evaluation, behi
     if not behind:
         return "as good; the choice between equals goes to the other objective, then to fewer micro-batches"
     m, form = row.candidate.m, row.form
-    what = "longer a step" if instance.objective == "time" else "longer a token"
-    said = f"{100 * behind:.3g} % {what}"
-    if form is None:
-        return said
+    said = f"{100 * behind:.3g} % longer a {'step' if instance.objective == 'time' else 'token'}"
+    chosen = closed_forms.form_of(instance, judged.candidate)
+    parts = f"{m} parts of {row.candidate.sizes[0]} tokens" if m > 1 else f"one part of {row.candidate.batch} tokens"
+    if form is None or chosen is None:
+        return f"{said}, with {parts}"
     if instance.pattern in ("ping-pong", "dual") and form.cycle > m * form.busiest:
         part = 100 * float(m * form.busiest / form.cycle)
-        alone = "one micro-batch does" if m == 1 else f"{m} micro-batches do"
-        return f"{said}: {alone} not hide the transfers, the busiest resource works {part:.3g} % of a layer"
-    chosen = closed_forms.form_of(instance, judged.candidate)
-    if chosen is None or instance.objective == "time":
-        return f"{said}: {m} parts of {row.candidate.sizes[0]} tokens are {float(m * form.busiest):.4g} s a layer"
-    per_token = float(form.busiest / row.candidate.sizes[0]), float(chosen.busiest / judged.candidate.sizes[0])
-    if per_token[0] > per_token[1]:
-        return (
-            f"{said}: smaller parts cost {per_token[0]:.4g} s a token on the busiest resource, not {per_token[1]:.4g} s"
-        )
-    return f"{said}: filling and draining the pipeline weighs more"
+        return f"{said}: transfers show with {parts}, the busiest resource works {part:.3g} % of a layer"
+    if instance.objective == "time":
+        return f"{said}: a layer costs {float(form.cycle):.4g} s with {parts}, not {float(chosen.cycle):.4g} s"
+    ours, theirs = (
+        float(one.busiest / candidate.sizes[0])
+        for one, candidate in ((form, row.candidate), (chosen, judged.candidate))
+    )
+    if ours > theirs:
+        return f"{said}: with {parts} the busiest resource takes {ours:.4g} s a token, not {theirs:.4g} s"
+    return f"{said}: with {parts} filling and draining the pipeline weigh more"
 
 
 def notes(instance: MicrobatchInstance, judged: Evaluation) -> list[str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from moeopt.microbatch import bounds, order, verify
+from moeopt.microbatch import order, verify
 from moeopt.microbatch.candidates import Candidate
-from moeopt.microbatch.heuristics import sweep
+from moeopt.microbatch.heuristics import search, sweep
 from moeopt.microbatch.heuristics.sweep import SweepRow
 from moeopt.microbatch.instance import MicrobatchInstance
 from moeopt.microbatch.plan import MicrobatchPlan
@@ -109,21 +109,22 @@ def solve_exact(instance: MicrobatchInstance, context: Context) -> Outcome[Micro
     from moeopt.backends import LinearModel, Worker, solve_model
     from moeopt.backends import read_back as values_of
 
-    outcome = sweep.outcome(instance, context, "auto")
+    outcome = search.search(instance, context)
     rows: list[SweepRow] = outcome.details["rows"]
     found, notes, versions = outcome.plan, list(outcome.notes), {}
     stop = outcome.stop
     claims: dict[Candidate, Fraction] = {}
     with Worker() as worker:
-        if found is not None and stop is Stop.FINISHED and not context.deadline.passed():
+        first = next(iter(sweep.ranked(instance, rows)), None)
+        if found is not None and first is not None and stop is Stop.FINISHED and not context.deadline.passed():
             model = build(instance, rows=rows, scaled=True)
             linear = LinearModel.from_pulp(model.problem)
-            first = start_values(model, found, instance)
+            start = start_values(model, MicrobatchPlan(first.candidate.m, first.candidate.batch), instance)
             answer = solve_model(
                 linear,
                 limits=replace(context.limits, time_s=_left(context), gap=0.0),
                 seed=context.seed % 2**31,
-                start=[first[name] for name in linear.columns],
+                start=[start[name] for name in linear.columns],
                 worker=worker,
             )
             notes += answer.notes
@@ -135,7 +136,8 @@ def solve_exact(instance: MicrobatchInstance, context: Context) -> Outcome[Micro
                 if _worth(instance, chosen) < _worth(instance, found):
                     found = chosen
         run = order.Search(instance, context, worker, found)
-        for candidate in _open(instance, rows, found)[:MOST_ORDERS]:
+        value = None if found is None else _worth(instance, found)
+        for candidate in search.promising(instance, rows, value)[:MOST_ORDERS]:
             if stop is not Stop.FINISHED or context.deadline.passed():
                 stop = (
                     stop if stop is not Stop.FINISHED else Stop.INTERRUPTED if context.deadline.stopped() else Stop.TIME
@@ -152,18 +154,6 @@ def solve_exact(instance: MicrobatchInstance, context: Context) -> Outcome[Micro
         notes=[note for note in dict.fromkeys(notes) if run.plan is None or not note.startswith("no candidate")],
         versions=versions | run.versions,
     )
-
-
-def _open(instance: MicrobatchInstance, rows: Sequence[SweepRow], plan: MicrobatchPlan | None) -> list[Candidate]:
-    """Candidates whose bound is below the best so far, the least bound first."""
-    best = None if plan is None else _worth(instance, plan)
-    found = []
-    for row in rows:
-        argument = bounds.bound(instance, row.candidate)
-        value = verify.worth(instance, row.candidate, argument.seconds)
-        if row.why_not != "memory" and (best is None or value < best) and argument.seconds < row.time:
-            found.append((value, row.candidate.m, row.candidate.batch, row.candidate))
-    return [one[-1] for one in sorted(found, key=lambda one: one[:3])]
 
 
 def _worth(instance: MicrobatchInstance, plan: MicrobatchPlan) -> Fraction:

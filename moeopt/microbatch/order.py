@@ -148,7 +148,10 @@ class Search:
         from moeopt.backends import LinearModel, solve_model
         from moeopt.backends import read_back as values_of
 
-        known, ticks = verify.schedule(self.instance, MicrobatchPlan(candidate.m, candidate.batch))
+        plan = MicrobatchPlan(candidate.m, candidate.batch)
+        if self.plan is not None and (self.plan.m, self.plan.batch) == (plan.m, plan.batch):
+            plan = self.plan  # the best order so far
+        known, ticks = verify.schedule(self.instance, plan)
         graph = known.graph
         if len(open_pairs(graph)[0]) > MOST_PAIRS:
             self.large.append(candidate)

@@ -11,8 +11,8 @@ from typing import Literal
 from moeopt.errors import PlanError
 from moeopt.microbatch.graph import Number, StageGraph
 
-Rule = Literal["fcfs", "lpt"]
-"""First come, first served; or of all that waits the longest item first."""
+Rule = Literal["fcfs", "lpt", "spt"]
+"""First come, first served; or of all that waits the longest, or the shortest, item first."""
 Sequences = Sequence[Sequence[int]]
 """Items of each resource, in the order they are served."""
 
@@ -48,7 +48,8 @@ def simulate(graph: StageGraph, *, rule: Rule = "fcfs", sequences: Sequences | N
     Parameters
     ----------
     rule
-        ``fcfs``, or ``lpt``: the longest item of those that wait, first come first served among equals.
+        ``fcfs``; ``lpt`` or ``spt``: the longest or shortest item of those that wait, first come first served among
+        equals.
     sequences
         A fixed order on each resource instead: it waits for the next item of its sequence, whatever else has come.
 
@@ -79,6 +80,8 @@ def simulate(graph: StageGraph, *, rule: Rule = "fcfs", sequences: Sequences | N
             key: tuple[Number, Number, int] = (ranks[item], 0, item)
         elif rule == "lpt":
             key = (-durations[item], now, item)
+        elif rule == "spt":
+            key = (durations[item], now, item)
         else:
             key = (now, 0, item)
         heappush(queues[resource_of[item % size]], key)

@@ -135,6 +135,18 @@ def test_another_order_can_beat_first_come_first_served_and_is_found() -> None:
     assert verify.evaluate(instance, best.plan).time == 15
 
 
+def test_orders_by_lap_beat_first_come_first_served_where_it_pays_to_wait() -> None:
+    times = {"attention": 1, "dispatch": 15, "experts": 8, "combine": 2}
+    instance = MicrobatchInstance(times, layers=4, pattern="dual", m=2)
+    found = {name: microbatch.solve(instance, method=name).solution for name in ("simulate", "lpt", "search", "exact")}
+    assert {name: solution["time_s"] for name, solution in found.items() if solution} == {
+        "simulate": 161,
+        "lpt": 161,
+        "search": 149,
+        "exact": 149,
+    }
+
+
 # --- refused ----------------------------------------------------------------------------------------------------------
 
 
