@@ -53,6 +53,7 @@ def solution(
         "fewest_m": _fewest(instance, candidate),
         "overlap": overlap(instance, judged, rows),
         "runner_up": _runner_up(instance, judged, rows),
+        "other_m": _runner_up(instance, judged, rows, other_m=True),
         "sweep": [_row(row, proved) for row in rows],
         "order": "first come, first served" if plan.sequences is None else "as listed in sequences",
         "sequences": None if plan.sequences is None else [list(row) for row in plan.sequences],
@@ -157,15 +158,20 @@ def _row(row: SweepRow, proved: Mapping[Candidate, Argument]) -> dict[str, Any]:
     }
 
 
-def _runner_up(instance: MicrobatchInstance, judged: Evaluation, rows: Sequence[SweepRow]) -> dict[str, Any] | None:
-    """The best of the other candidates, and why it is behind."""
-    others = [row for row in ranked(instance, rows) if row.candidate != judged.candidate]
+def _runner_up(
+    instance: MicrobatchInstance, judged: Evaluation, rows: Sequence[SweepRow], *, other_m: bool = False
+) -> dict[str, Any] | None:
+    """The best of the other candidates, or of those with another m, and why it is behind."""
+    taken = judged.candidate
+    others = [row for row in ranked(instance, rows) if row.candidate != taken]
+    if other_m:
+        others = [row for row in others if row.candidate.m != taken.m]
     if not others:
         return None
     row = others[0]
     candidate, time = row.candidate, float(row.time)
     worth = row.time / candidate.batch if instance.objective == "throughput" else row.time
-    behind = float(worth / judged.objective - 1) if judged.objective else 0.0
+    behind = float(worth / judged.objective - 1) if judged.objective else (None if worth else 0.0)
     return {
         "m": candidate.m,
         "batch": candidate.batch,
@@ -177,8 +183,12 @@ def _runner_up(instance: MicrobatchInstance, judged: Evaluation, rows: Sequence[
     }
 
 
-def reason(instance: MicrobatchInstance, row: SweepRow, judged: Evaluation, behind: float) -> str:
+def reason(instance: MicrobatchInstance, row: SweepRow, judged: Evaluation, behind: float | None) -> str:
     """Why a candidate is not the best one, in a sentence."""
+    if behind is None:
+        return "it takes time, the plan takes none"
+    if behind < 0:
+        return f"{-100 * behind:.3g} % shorter: the plan is not the best of the candidates"
     if not behind:
         return "as good; the choice between equals goes to the other objective, then to fewer micro-batches"
     m, form = row.candidate.m, row.form

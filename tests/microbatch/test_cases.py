@@ -286,5 +286,8 @@ def test_a_policy_of_ones_own_is_judged_like_ours() -> None:
         compared = microbatch.compare(MicrobatchInstance(TIMES, layers=32), ["lpt", "auto", "mine"])
         assert compared.best == "lpt"
         assert "mine" in str(compared)
+        worse = compared.rows[-1].result
+        assert worse is not None and worse.solution is not None
+        assert "not the best of the candidates" in worse.solution["runner_up"]["reason"]
     finally:
         del microbatch.METHODS["mine"]
