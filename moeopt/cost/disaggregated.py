@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from moeopt.cost.checks import Number, not_negative, positive, top_k_of, whole
+from moeopt.cost.checks import Number, is_number, not_negative, positive, top_k_of, whole
 from moeopt.cost.collectives import collective_s
 from moeopt.cost.constants import OVERHEAD_S
 from moeopt.cost.decode import ACTIVATION_BYTES
@@ -324,5 +324,5 @@ def per_price(amount: Number, price: Number) -> float:
 
 
 def _needs_link(check: Violations, name: str, degree: int, link: Link | None) -> None:
-    if isinstance(degree, int) and degree > 1 and link is None:
+    if is_number(degree) and degree > 1 and link is None:
         check.add(name, degree, rule="needs the link between these GPUs", fix="Give a Link, or 1")
