@@ -120,7 +120,9 @@ def routed_copies(
     if merge not in MERGES:
         check.add("merge", merge, rule=f"is not one of {', '.join(MERGES)}", fix="Use one of these")
     hosts = _gpus(check, "gpu_of_expert", gpu_of_expert, gpus)
-    ids = _routing(check, routing, len(hosts))
+    if not hosts.size and not check.found:
+        check.add("gpu_of_expert", "none", rule="there must be an expert", fix="Give the GPU of each expert")
+    ids = _routing(check, routing, len(hosts) or None)  # no experts: said already
     homes = _gpus(check, "home", home, gpus)
     if len(homes) != len(ids):
         rule = f"there are {len(ids)} tokens in routing"

@@ -181,7 +181,7 @@ def test_the_busiest_rank_may_have_a_slow_link() -> None:
 
 def test_bad_input_is_named_all_at_once() -> None:
     names_all(
-        lambda: expected_copies(experts=8, top_k=9, gpus=3, nodes=2, merge="all"), "top_k", "units", "nodes", "merge"
+        lambda: expected_copies(experts=8, top_k=9, gpus=3, nodes=2, merge="all"), "top_k", "gpus", "nodes", "merge"
     )
     names_all(lambda: unit_probability(experts=8, top_k=2, units=3, groups=2), "units", "groups, top_groups")
     names_all(lambda: unit_probability(experts=12, top_k=5, units=4, groups=3, top_groups=1), "top_k", "units")
