@@ -1,7 +1,7 @@
 """Helix: attention split over heads and over the cache, the FFN over all GPUs; pure TP and Medha are special cases.
 
 ``N = tpa kvp`` GPUs hold the cache (`tpa` splits heads, `kvp` the tokens). Pure TP is ``kvp = 1``; Medha gathers the
-FFN on `ffn_gpus` of them. Source: N. Bhatia et al., Helix Parallelism, arXiv 2507.07120, sections 2 and 3 and appendix A.
+FFN on `ffn_gpus` of them. Source: N. Bhatia et al., arXiv 2507.07120, sections 2 and 3 and appendix A.
 """
 
 from __future__ import annotations
