@@ -84,7 +84,10 @@ def top_k_of(check: Violations, *, experts: object, top_k: object) -> None:
 
 def divides(check: Violations, part: str, part_value: object, whole_name: str, whole_value: object) -> None:
     """`part` must divide `whole_name` without a rest; says the nearest values that do. Not whole: left to `whole`."""
-    if not isinstance(part_value, int) or not isinstance(whole_value, int) or part_value < 1 or whole_value < 1:
+    if not isinstance(part_value, Integral) or not isinstance(whole_value, Integral):
+        return
+    part_value, whole_value = int(part_value), int(whole_value)
+    if part_value < 1 or whole_value < 1:
         return
     if whole_value % part_value:
         low = max(d for d in range(1, part_value) if whole_value % d == 0)

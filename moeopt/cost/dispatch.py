@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
+from numbers import Integral
 
 from moeopt.cost.checks import Number, divides, not_negative, positive, top_k_of, whole
 from moeopt.cost.exact import times
@@ -73,7 +74,7 @@ def token_bytes(
     if scale_block is not None:
         whole(check, scale_block=scale_block)
     check.raise_if_any()
-    scales = -(-hidden // scale_block) if scale_block is not None else 0
+    scales = -(-int(hidden) // int(scale_block)) if scale_block is not None else 0
     return times(hidden, bytes_per_element) + times(scales, scale_bytes) + times(1, meta)
 
 
@@ -117,8 +118,8 @@ def unit_probability(
     _check_routing(check, experts, top_k, groups, top_groups)
     _check_units(check, "units", units, experts, groups)
     check.raise_if_any()
-    if groups is None or top_groups is None:
-        groups = top_groups = 1
+    experts, top_k, units = int(experts), int(top_k), int(units)
+    groups, top_groups = (1, 1) if groups is None or top_groups is None else (int(groups), int(top_groups))
     size, held = experts // groups, experts // units
     open_experts = top_groups * size
     if held <= size:  # a unit lies within one group
@@ -145,7 +146,7 @@ def _check_routing(check: Violations, experts: int, top_k: int, groups: int | No
         return
     if top_groups > groups:
         check.add("top_groups", top_groups, rule=f"there are only groups = {groups}", fix=f"Use at most {groups}")
-    elif isinstance(top_k, int) and isinstance(experts, int) and top_k > top_groups * (experts // groups):
+    elif isinstance(top_k, Integral) and isinstance(experts, Integral) and top_k > top_groups * (experts // groups):
         rule = f"the selected groups hold {top_groups * (experts // groups)} experts"
         check.add("top_k", top_k, rule=rule, fix="Use fewer, or more groups")
 
@@ -154,7 +155,7 @@ def _check_units(check: Violations, name: str, units: int, experts: int, groups:
     before = len(check.found)
     whole(check, **{name: units})
     divides(check, name, units, "experts", experts)
-    if len(check.found) == before and isinstance(groups, int) and groups > 0 and units % groups and groups % units:
+    if len(check.found) == before and isinstance(groups, Integral) and groups > 0 and units % groups and groups % units:
         rule = f"must cut the groups = {groups} evenly, or hold whole ones"
         check.add(name, units, rule=rule, fix=f"Use a divisor or a multiple of {groups}")
 
@@ -217,6 +218,7 @@ def expected_copies(
     if not check.found and merge == "node":
         _check_units(check, "nodes", nodes, experts, groups)
     check.raise_if_any()
+    top_k, gpus, nodes = int(top_k), int(gpus), int(nodes)
     p_gpu = unit_probability(experts=experts, top_k=top_k, units=gpus, groups=groups, top_groups=top_groups)
     p_node = Fraction(0)
     if merge == "node":

@@ -151,6 +151,7 @@ def verify_step_s(
     positive(check, bytes_per_s=bytes_per_s)
     not_negative(check, expert_bytes=expert_bytes, fixed_s=fixed_s, token_s=token_s)
     check.raise_if_any()
-    tokens = batch * (length + 1)
-    read = expert_bytes_read(experts=experts, top_k=top_k, tokens=tokens, bytes_per_expert=expert_bytes, layers=layers)
+    tokens = int(batch) * (int(length) + 1)
+    shape = {"experts": int(experts), "top_k": int(top_k), "layers": int(layers)}
+    read = expert_bytes_read(**shape, tokens=tokens, bytes_per_expert=expert_bytes)
     return float(fixed_s) + tokens * float(token_s) + read / float(bytes_per_s)

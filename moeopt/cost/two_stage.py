@@ -39,6 +39,8 @@ class Fabric:
         whole(check, gpus=self.gpus, nodes=self.nodes)
         divides(check, "nodes", self.nodes, "gpus", self.gpus)
         check.raise_if_any()
+        object.__setattr__(self, "gpus", int(self.gpus))
+        object.__setattr__(self, "nodes", int(self.nodes))
 
     @classmethod
     def of(cls, gpu: str, gpus: int, *, efficiency: Efficiency | None = None) -> Fabric:
@@ -170,7 +172,8 @@ def staged_all_to_all_s(
         unit = _unit(tokens, token_bytes)
     check.raise_if_any()
     first, second = (fixed + slope * float(tokens) for fixed, slope in _stages(fabric, copies, unit))
-    return max(first, second) + min(first, second) / chunks + (chunks - 1) * chunk_s
+    chunks = int(chunks)
+    return max(first, second) + min(first, second) / chunks + (chunks - 1) * float(chunk_s)
 
 
 def flat_range(
