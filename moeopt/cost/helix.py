@@ -141,6 +141,7 @@ def helix_decode(
     numerics: Numerics = FP4,
     overhead_s: float = 0.0,
     head: bool = True,
+    hop_b: bool = False,
 ) -> StepTime:
     """One decode step (the TTL of the paper) of long contexts on N GPUs.
 
@@ -154,6 +155,10 @@ def helix_decode(
         Within the domain: a fixed time a collective, and the bandwidth reached.
     numerics, overhead_s, head
         Formats (FP4), launches a layer, and whether the projection onto the vocabulary is read.
+    hop_b
+        Overlap the all-to-all of one sequence with the attention of the next, one latency serving the whole batch: all
+        but one part in B of the shorter of both is hidden. Needs a whole number of sequences. With a latency for every
+        message nothing may be gained: see the pipeline in `moeopt.microbatch`.
 
     Returns
     -------
@@ -168,9 +173,8 @@ def helix_decode(
 
     Notes
     -----
-    Strength: model. ``tpa`` beyond the KV heads copies them, which is why pure TP stops gaining. Nothing overlaps here:
-    HOP-B is a pipeline and lives in `moeopt.microbatch`. On fabrics whose latency grows with the GPUs (a ring) wide
-    splits lose: give a `Link` whose latency says so.
+    Strength: model. ``tpa`` beyond the KV heads copies them, which is why pure TP stops gaining. On fabrics whose
+    latency grows with the GPUs (a ring) wide splits lose: give a `Link` whose latency says so.
     Source: appendix A for reads; lecture notes on MoE inference, section 5.5, for the constants.
 
     >>> from moeopt.llm import find
@@ -183,12 +187,14 @@ def helix_decode(
     """
     check = Violations()
     not_negative(check, sequences=sequences, context_tokens=context_tokens, overhead_s=overhead_s)
+    if hop_b:
+        whole(check, sequences=sequences)
     with check.within():
         kv_copies(facts, split.tpa)
     check.raise_if_any()
     facts.need("hidden", why="for the bytes of its collectives")
     attention = ffn = 0.0
-    hidden = int(facts.hidden or 0)
+    wide = int(facts.hidden or 0)
     for (tokens, moe), layers in layers_of(facts, float(context_tokens)).items():
         work = attention_decode(
             facts,
@@ -201,19 +207,21 @@ def helix_decode(
         )
         attention += layers * machine.time_s(work)
         if moe:
-            wide = split.ffn // split.ep
-            work = moe_ffn(facts, tokens=sequences, ep=split.ep, tp=wide, numerics=numerics)
+            inner = split.ffn // split.ep
+            work = moe_ffn(facts, tokens=sequences, ep=split.ep, tp=inner, numerics=numerics)
         else:
             facts.need("dense_width", why="for the roofline of its dense layers")
             width = int(facts.dense_width or 0)
-            work = dense_ffn(tokens=sequences, hidden=hidden, width=width, tp=split.ffn, numerics=numerics)
+            work = dense_ffn(tokens=sequences, hidden=wide, width=width, tp=split.ffn, numerics=numerics)
         ffn += layers * machine.time_s(work)
-    size = float(collective_bytes("all_reduce", float(sequences) * hidden * ACTIVATION_BYTES, ranks=split.ffn))
+    size = float(collective_bytes("all_reduce", float(sequences) * wide * ACTIVATION_BYTES, ranks=split.ffn))
     reduced = 2 * facts.layers * link.time_s(size) if split.ffn > 1 else 0.0
     sent = merge_s(facts, split, sequences=sequences, link=link)
     vocabulary = lm_head(facts, tokens=sequences, tp=split.gpus, numerics=numerics)
     last = machine.time_s(vocabulary) if head else 0.0
-    return StepTime(float(sequences), attention, ffn, sent + reduced, facts.layers * float(overhead_s), last)
+    hidden = (int(sequences) - 1) * min(attention, sent) / int(sequences) if hop_b else 0.0
+    overhead = facts.layers * float(overhead_s)
+    return StepTime(float(sequences), attention, ffn, sent + reduced, overhead, last, hidden)
 
 
 def helix_sequences(

@@ -70,20 +70,22 @@ def selection_chances(weights: ArrayLike, top_k: int) -> Floats:
     values = values / values.sum()
     low = -39.0  # before exp(-39) nobody rings: what is left out of p_e is 1e-17 of it
     high = float(np.log(45.0 / np.sort(values)[: experts - top_k + 1].sum())) + 1.0  # by then k have, but for 1e-19
+    times = np.exp(np.arange(low, high, STEP))
     total = np.zeros(experts)
-    for log_time in np.arange(low, high, STEP):
-        time = float(np.exp(log_time))
-        ringing = values * time * np.exp(-values * time)  # density of ringing, by logarithm of time
-        if ringing.max() > 1e-18:
-            total += ringing * _fewer_others(-np.expm1(-values * time), top_k)
-    found: Floats = total * STEP
+    for first in range(0, times.size, 64):  # so many points at once: bounded memory
+        clock = values[:, None] * times[first : first + 64]
+        total += (clock * np.exp(-clock) * _fewer_others(-np.expm1(-clock), top_k)).sum(axis=1)
+    found: Floats = total * STEP  # density of ringing by logarithm of time
     return np.minimum(found, 1.0)
 
 
 def _fewer_others(rung: Floats, top_k: int) -> Floats:
-    """(E,) chance that fewer than `top_k` of the experts other than e have rung: prefix x suffix products."""
-    experts = len(rung)
-    before, after = np.zeros((experts + 1, top_k)), np.zeros((experts + 1, top_k))
+    """(E, P) chance, at each of P points, that fewer than `top_k` of the experts other than e have rung.
+
+    `rung` (E, P) is the chance of each to have; counts of those before e and of those after it are products.
+    """
+    experts, points = rung.shape
+    before, after = np.zeros((experts + 1, top_k, points)), np.zeros((experts + 1, top_k, points))
     before[0, 0] = after[experts, 0] = 1.0
     for expert in range(experts):
         before[expert + 1] = before[expert] * (1 - rung[expert])
@@ -92,7 +94,7 @@ def _fewer_others(rung: Floats, top_k: int) -> Floats:
         after[expert] = after[expert + 1] * (1 - rung[expert])
         after[expert, 1:] += after[expert + 1, :-1] * rung[expert]
     upto = np.cumsum(after[1:], axis=1)[:, ::-1]  # j before it leaves at most k - 1 - j after it
-    found: Floats = (before[:-1] * upto).sum(axis=1)
+    found: Floats = np.einsum("ekp,ekp->ep", before[:-1], upto)
     return found
 
 

@@ -1,6 +1,6 @@
 """Decoding of DeepSeek-V3 under expert parallelism on H800."""
 
-from moeopt.cost import IB_ALPHA_S, Link, Machine, StepTime, ep_decode
+from moeopt.cost import IB_ALPHA_S, Link, Machine, StepTime, ep_decode, world_size
 from moeopt.llm import find
 from moeopt.llm.gpus import find_gpu
 from tests.reference.table import Inputs, reproduces
@@ -30,3 +30,12 @@ def plain(inputs: Inputs) -> float:
 @reproduces("ep-dual-64")
 def dual(inputs: Inputs) -> float:
     return step(inputs, dual=True).tokens_per_s
+
+
+@reproduces("ep-deploy-counts")
+def gpus_of_deployments(inputs: Inputs) -> list[int]:
+    first, second, third = (
+        world_size(dp=nodes * inputs["gpus_per_node"], ep_overlaps=True) for nodes in inputs["nodes"]
+    )
+    tp, dp = inputs["tp"], inputs["dp"]
+    return [first, world_size(tp=tp, dp=dp, ep=tp * dp, ep_overlaps=True), second, third]
