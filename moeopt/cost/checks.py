@@ -78,8 +78,8 @@ def top_k_of(check: Violations, *, experts: object, top_k: object) -> None:
     before = len(check.found)
     whole(check, experts=experts, top_k=top_k)
     if len(check.found) == before and top_k > experts:  # type: ignore[operator]
-        rule = f"a token cannot select more than the experts = {experts!r} there are"
-        check.add("top_k", top_k, rule=rule, fix=f"Use at most {experts!r}")
+        rule = f"a token cannot select more than the experts = {experts} there are"
+        check.add("top_k", top_k, rule=rule, fix=f"Use at most {experts}")
 
 
 def divides(check: Violations, part: str, part_value: object, whole_name: str, whole_value: object) -> None:

@@ -134,6 +134,7 @@ def ep_decode(
     numerics: Numerics = FP8,
     dispatch_bytes: float = 1.0,
     combine_bytes: float = 2.0,
+    copies: float | None = None,
     load: float = 1.0,
     overhead_s: float = OVERHEAD_S,
     dual: bool = False,
@@ -150,6 +151,9 @@ def ep_decode(
         GPUs of the group; the port of one of them, with its latency once an all-to-all and the bandwidth it reaches.
     numerics, dispatch_bytes, combine_bytes
         Formats; bytes of an element sent to experts (FP8) and sent back (BF16).
+    copies
+        Vectors that a token sends to other GPUs; ``None`` counts every (token, expert) pair, ``k (D-1)/D``. Where a
+        token is sent once a GPU, ``touched_units(...) (D-1)/D``: 4 % (EP64) to 23 % (EP16) less for DeepSeek-V3.
     load
         Selections of the busiest GPU over the mean: it computes more, and its port receives more.
     overhead_s
@@ -160,9 +164,8 @@ def ep_decode(
     Notes
     -----
     Strength: model. Plain, an MoE layer takes ``attention + experts + 2 all-to-alls + o``; dual,
-    ``max(2 computing(n/2), 2 communicating(n/2)) + 2 o``. One all-to-all sends ``n k (D-1)/D load`` vectors, each
-    (token, expert) pair on its own: merging them by GPU sends 4 % (EP64) to 23 % (EP16) less. Dense layers do not
-    communicate. No head. Source: lecture notes on MoE inference, section 3.2; the overlap is that of the DeepSeek-V3
+    ``max(2 computing(n/2), 2 communicating(n/2)) + 2 o``. One all-to-all sends ``n copies load`` vectors. Dense
+    layers do not communicate. No head. Source: lecture notes on MoE inference, section 3.2; the overlap is that of the DeepSeek-V3
     report, section 3.4.
 
     >>> from moeopt.llm import find
@@ -177,6 +180,8 @@ def ep_decode(
     not_negative(check, dispatch_bytes=dispatch_bytes, combine_bytes=combine_bytes)
     positive(check, load=load)
     whole(check, ep=ep)
+    if copies is not None:
+        not_negative(check, copies=copies)
     facts.need_experts("decoding under expert parallelism")
     check.raise_if_any()
     facts.need("top_k", "dispatch_width", why="for the bytes of its all-to-alls")
@@ -191,7 +196,8 @@ def ep_decode(
         times = layers * (parts if moe else 1)
         attention, ffn, overhead = attention + times * one, ffn + times * two, overhead + times * float(overhead_s)
         if moe and ep > 1:
-            vectors = each * int(facts.top_k or 0) * (ep - 1) / ep * load
+            pairs = int(facts.top_k or 0) * (ep - 1) / ep
+            vectors = each * (pairs if copies is None else copies) * load
             size = vectors * int(facts.dispatch_width or 0) * (dispatch_bytes + combine_bytes)
             sent = link.time_s(size, steps=2)
             communication += times * sent

@@ -33,6 +33,7 @@ from moeopt.cost import (
     per_price,
     sequences_that_fit,
     stage_times,
+    touched_units,
     tp_decode,
     weights_per_gpu,
 )
@@ -263,3 +264,12 @@ def test_every_bad_number_is_named_at_once() -> None:
         helix_decode(LLAMA, GB200, Split(8, 8), sequences=1.5, context_tokens=1, hop_b=True)
     with pytest.raises(InstanceError, match=r"(?s)attention_slope_s = 0.*expert_slope_s = -1.*top_k = 0"):
         balanced_nodes(attention_slope_s=0, expert_slope_s=-1, experts=4, top_k=0)
+
+
+def test_sending_a_token_once_a_gpu_moves_less() -> None:
+    """967.1 instead of 1,008 vectors of 128 tokens under EP64."""
+    once = float(touched_units(sizes=[4] * 64, top_k=8)) * 63 / 64
+    assert 128 * once == pytest.approx(967.1, abs=0.05)
+    sizes = {"sequences": 128, "context_tokens": 4096, "ep": 64, "link": Link(0.0, 40e9)}
+    pairs, merged = ep_decode(V3, H800, **sizes), ep_decode(V3, H800, copies=once, **sizes)
+    assert merged.communication_s / pairs.communication_s == pytest.approx(128 * once / 1008)
