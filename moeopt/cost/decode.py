@@ -165,8 +165,8 @@ def ep_decode(
     -----
     Strength: model. Plain, an MoE layer takes ``attention + experts + 2 all-to-alls + o``; dual,
     ``max(2 computing(n/2), 2 communicating(n/2)) + 2 o``. One all-to-all sends ``n copies load`` vectors. Dense
-    layers do not communicate. No head. Source: lecture notes on MoE inference, section 3.2; the overlap is that of the DeepSeek-V3
-    report, section 3.4.
+    layers do not communicate. No head. Source: lecture notes on MoE inference, section 3.2; the overlap is that of the
+    DeepSeek-V3 report, section 3.4.
 
     >>> from moeopt.llm import find
     >>> port = Link(alpha_s=5e-6, bytes_per_s=40e9)
