@@ -273,3 +273,17 @@ def test_sending_a_token_once_a_gpu_moves_less() -> None:
     sizes = {"sequences": 128, "context_tokens": 4096, "ep": 64, "link": Link(0.0, 40e9)}
     pairs, merged = ep_decode(V3, H800, **sizes), ep_decode(V3, H800, copies=once, **sizes)
     assert merged.communication_s / pairs.communication_s == pytest.approx(128 * once / 1008)
+
+
+def test_redundant_experts_let_gpus_outnumber_experts() -> None:
+    """DeepSeek-V3's 320 GPUs with an expert each, and 144 with two: more replicas are read, never fewer."""
+    sizes = {"sequences": 128, "context_tokens": 4096, "link": PORT}
+    with pytest.raises(InstanceError, match="ep = 320: there are 256 experts"):
+        ep_decode(V3, H800, ep=320, **sizes)
+    wide = ep_decode(V3, H800, ep=320, slots=1, **sizes)
+    assert wide.ffn_s <= ep_decode(V3, H800, ep=256, **sizes).ffn_s * (1 + 1e-9)
+    assert ep_decode(V3, H800, ep=144, slots=2, **sizes).ffn_s >= ep_decode(V3, H800, ep=144, **sizes).ffn_s
+    same = [ep_decode(V3, H800, ep=64, slots=s, **sizes) for s in (4, None)]
+    assert same[0].total_s == pytest.approx(same[1].total_s)
+    with pytest.raises(InstanceError, match=r"slots = 1: on 144 GPUs are fewer than 256 experts. Use at least 2"):
+        ep_decode(V3, H800, ep=144, slots=1, **sizes)
