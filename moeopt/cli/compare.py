@@ -30,6 +30,7 @@ moeopt compare loads.csv --gpus 32 --slots 96 --plans ours.json,theirs.json
 moeopt compare --fit 'week_1_*.csv' --score 'week_2_*.csv' --gpus 32 --slots 96"""
 
 RIVAL = "eplb"
+SEARCHES = frozenset({"search", "auto", "exact", "replan", "repair"})
 RUNNING = "running plan"
 """The row of the plan that runs."""
 
@@ -193,7 +194,9 @@ def _block(
     """One input, or several as windows, and the methods and plans compared on it."""
     from moeopt.cli.solving import guarded_output
     from moeopt.cli.windows import read_inputs
+    from moeopt.limits import Deadline
     from moeopt.placement import PROBLEM
+    from moeopt.placement.heuristics.deep import engine
     from moeopt.placement.replanning.report import running_plan
 
     instance = read_inputs(paths, shape, say, name)
@@ -201,6 +204,8 @@ def _block(
     if instance.current is not None:
         ready = {RUNNING: running_plan(instance), **ready}
     with say.progress(instance.name) as listener, guarded_output(methods):
+        if limits.time_s is None and SEARCHES & set(methods):
+            engine(Deadline(None))  # compiled code is loaded before, or the first method's time would have it
         comparison = PROBLEM.compare(
             instance, methods, plans=ready, limits=limits, seed=solving.seed, on_progress=listener
         )

@@ -12,18 +12,7 @@ from moeopt.cost.completion import completion_s
 from moeopt.cost.constants import IB_ALPHA_S, LINK_ALPHA_S, NVL72_COLLECTIVE_S, OVERHEAD_S, PEAK, Efficiency
 from moeopt.cost.context_volumes import CpVolume, cp_gather_volume, cp_volume
 from moeopt.cost.decode import StepTime, ep_decode, tp_decode
-from moeopt.cost.disaggregated import (
-    StageTimes,
-    attention_side_s,
-    balanced_nodes,
-    expert_side_s,
-    instance_price,
-    m2n_bytes,
-    m2n_s,
-    mean_context,
-    per_price,
-    stage_times,
-)
+from moeopt.cost.disaggregated import StageTimes, attention_side_s, expert_side_s, m2n_bytes, m2n_s, stage_times
 from moeopt.cost.dispatch import MERGES, Copies, expected_copies, token_bytes, unit_probability
 from moeopt.cost.draft import DraftChoice, best_draft_length, verify_step_s
 from moeopt.cost.draws import Estimate, estimate_dp_skew, estimate_max_over_mean
@@ -31,6 +20,7 @@ from moeopt.cost.expert_ids import expert_at, expert_place, moved_experts
 from moeopt.cost.floor import compute_bound_tokens, floor_of
 from moeopt.cost.handoff import Handoff, Separation, handoff_bytes, handoff_s, separation_gain
 from moeopt.cost.helix import NVL72, Split, helix_decode, helix_sequences, interleaved_tokens, merge_bytes, merge_s
+from moeopt.cost.instances_apart import balanced_nodes, instance_price, mean_context, per_price
 from moeopt.cost.links import Link, domain_bytes_per_s, usable_bytes_per_s
 from moeopt.cost.lossless import draft_acceptance, residual_distribution
 from moeopt.cost.megakernel import Balance, Waves, balance_flops_per_byte, best_waves, communication_hides, waves_s

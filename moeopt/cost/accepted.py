@@ -43,7 +43,7 @@ def accepted_length(acceptance: Number, *, length: int) -> Number:
     probability(check, acceptance=acceptance)
     whole(check, 0, length=length)
     check.raise_if_any()
-    return accepted_lengths([plain(acceptance)] * length)[-1] if length else 1
+    return accepted_lengths([plain(acceptance)] * int(length))[-1] if length else 1
 
 
 def accepted_lengths(acceptance: Sequence[Number]) -> tuple[Number, ...]:

@@ -49,6 +49,7 @@ def low_latency_buffer_bytes(*, max_tokens: int, hidden: int, experts: int, rank
     whole(check, max_tokens=max_tokens, hidden=hidden, experts=experts, ranks=ranks)
     divides(check, "ranks", ranks, "experts", experts)
     check.raise_if_any()
+    max_tokens, hidden, experts = int(max_tokens), int(hidden), int(experts)
     scales = hidden // SCALE_BLOCK * SCALE_BYTES
     dispatch, combine = MESSAGE_HEAD_BYTES + max(2 * hidden, hidden + scales), 2 * hidden + scales
     send = max_tokens * max(dispatch, experts * combine)
@@ -124,7 +125,7 @@ def payload_bound(*, top_k: int, devices: int) -> Fraction:
     check = Violations()
     whole(check, top_k=top_k, devices=devices)
     check.raise_if_any()
-    return min(Fraction(1), Fraction(top_k, devices - 1)) if devices > 1 else Fraction(1)
+    return min(Fraction(1), Fraction(int(top_k), int(devices) - 1)) if devices > 1 else Fraction(1)
 
 
 def expected_payload(*, experts: int, top_k: int, devices: int, merged: bool = True) -> Fraction:
@@ -155,6 +156,7 @@ def expected_payload(*, experts: int, top_k: int, devices: int, merged: bool = T
     whole(check, devices=devices)
     divides(check, "devices", devices, "experts", experts)
     check.raise_if_any()
+    experts, top_k, devices = int(experts), int(top_k), int(devices)
     if devices == 1:
         return Fraction(1)
     if merged:

@@ -13,6 +13,9 @@ from moeopt.cost.checks import Number, top_k_of, whole
 from moeopt.cost.exact import plain
 from moeopt.errors import Violations
 
+Factor = float | Fraction | Decimal | str
+"""What a capacity factor may be; a float counts as its shortest decimal."""
+
 
 def as_written(value: object) -> Fraction | None:
     """The number as a person wrote it: 1.1 is 11/10 and not the nearest double; ``None`` if it is no finite number.
@@ -22,8 +25,10 @@ def as_written(value: object) -> Fraction | None:
     """
     if isinstance(value, bool):
         return None
-    if isinstance(value, (Integral, Fraction)):
-        return Fraction(value)
+    if isinstance(value, Integral):
+        return Fraction(int(value))
+    if isinstance(value, Fraction):
+        return value
     if isinstance(value, Real):
         value = repr(float(value))
     if not isinstance(value, (str, Decimal)):
@@ -34,7 +39,7 @@ def as_written(value: object) -> Fraction | None:
         return None
 
 
-def expert_capacity(tokens: int, *, top_k: int, experts: int, factor: object, multiple_of: int = 1) -> int:
+def expert_capacity(tokens: int, *, top_k: int, experts: int, factor: Factor, multiple_of: int = 1) -> int:
     """Tokens that an expert takes in one batch, ``ceil(c k T / E)``, in exact arithmetic.
 
     Parameters
@@ -73,7 +78,8 @@ def expert_capacity(tokens: int, *, top_k: int, experts: int, factor: object, mu
         check.add("factor", factor, rule="must be a finite number > 0", fix="Give a number such as 1.25")
     check.raise_if_any()
     assert exact is not None
-    return -(-math.ceil(exact * top_k * tokens / experts) // multiple_of) * multiple_of
+    tile = int(multiple_of)
+    return -(-math.ceil(exact * int(top_k) * int(tokens) / int(experts)) // tile) * tile
 
 
 def check_counts(check: Violations, counts: Sequence[int]) -> list[int]:
@@ -134,6 +140,7 @@ def expert_filling(counts: Sequence[int], *, capacity: int) -> Filling:
     listed = check_counts(check, counts)
     whole(check, 0, capacity=capacity)
     check.raise_if_any()
+    capacity = int(capacity)
     accepted, places = sum(min(count, capacity) for count in listed), len(listed) * capacity
     payload = Fraction(accepted, places) if places else Fraction(1)
     return Filling(accepted, sum(listed) - accepted, places - accepted, payload)
@@ -178,8 +185,8 @@ def load_ratio(counts: Sequence[int], *, tokens: int | None = None, top_k: int |
         whole(check, 0, tokens=tokens)
         whole(check, top_k=top_k)
         if not check.found:
-            if total > tokens * top_k:
-                rule = f"add up to more than tokens x top_k = {tokens * top_k}"
+            if total > int(tokens) * int(top_k):
+                rule = f"add up to more than tokens x top_k = {int(tokens) * int(top_k)}"
                 check.add("counts", total, rule=rule, fix="Count pairs of this batch only")
             total = int(tokens) * int(top_k)
     check.raise_if_any()

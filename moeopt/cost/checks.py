@@ -78,16 +78,17 @@ def top_k_of(check: Violations, *, experts: object, top_k: object) -> None:
     before = len(check.found)
     whole(check, experts=experts, top_k=top_k)
     if len(check.found) == before and top_k > experts:  # type: ignore[operator]
-        rule = f"a token cannot select more than the experts = {experts!r} there are"
-        check.add("top_k", top_k, rule=rule, fix=f"Use at most {experts!r}")
+        rule = f"a token cannot select more than the experts = {experts} there are"
+        check.add("top_k", top_k, rule=rule, fix=f"Use at most {experts}")
 
 
 def divides(check: Violations, part: str, part_value: object, whole_name: str, whole_value: object) -> None:
     """`part` must divide `whole_name` without a rest; says the nearest values that do. Not whole: left to `whole`."""
-    if not isinstance(part_value, int) or not isinstance(whole_value, int) or part_value < 1 or whole_value < 1:
+    if not isinstance(part_value, Integral) or not isinstance(whole_value, Integral):
         return
-    if whole_value % part_value:
-        low = max(d for d in range(1, part_value) if whole_value % d == 0)
-        high = next((d for d in range(part_value + 1, whole_value + 1) if whole_value % d == 0), whole_value)
+    small, large = int(part_value), int(whole_value)
+    if small >= 1 and large >= 1 and large % small:
+        low = max(d for d in range(1, min(small, large + 1)) if large % d == 0)
+        high = next((d for d in range(small + 1, large + 1) if large % d == 0), low)
         fix = f"Use {low} or {high}" if low != high else f"Use {low}"
-        check.add(part, part_value, rule=f"must divide {whole_name} = {whole_value}", fix=fix)
+        check.add(part, part_value, rule=f"must divide {whole_name} = {large}", fix=fix)

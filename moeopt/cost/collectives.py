@@ -100,9 +100,10 @@ def collective_schedule(op: str, algorithm: str | None = None, *, ranks: int, no
                                              the slow fabric in every step (one ring, one NIC a rank)
         one_shot     1 step                  all-reduce: ``(p-1) S``, the whole vector to everybody; the others:
                                              ``(p-1)/p S``, needs a fabric that joins every pair
-        two_shot     2 steps                 reduce-scatter and all-gather, both direct: ``2(p-1)/p S``
+        two_shot     2 steps                 reduce-scatter and all-gather, both direct: ``2(p-1)/p S``; with half of
+                                             `NVL72_COLLECTIVE_S` a step it is the rack of the lecture notes
         direct       1 step                  all-to-all, all messages posted at once
-        pairwise     p-1 steps               all-to-all, one latency a peer
+        pairwise     p-1 steps               all-to-all, one latency a peer; both fabrics work side by side
         hierarchical by level                rings in nodes on S, rings between nodes on S/g; all-to-all: sort by rail
                                              within the node (``(g-1)/g S``), then n-1 messages of ``S/n``
         ============ ======================= ==========================================================================

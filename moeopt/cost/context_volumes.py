@@ -77,6 +77,7 @@ def cp_volume(
             whole(check, **{name: value})
             divides(check, "ulysses", ulysses, name, value)
     check.raise_if_any()
+    ring, ulysses, query_bytes, kv_bytes = int(ring), int(ulysses), plain(query_bytes), plain(kv_bytes)
     ranks = ring * ulysses
     turned = times(plain(2 * query_bytes + kv_bytes), Fraction(ulysses - 1, ulysses * ranks))
     around = times(kv_bytes, Fraction(ring - 1, ranks))
@@ -110,4 +111,5 @@ def cp_gather_volume(kv_bytes: Number, *, ranks: int) -> CpVolume:
     not_negative(check, kv_bytes=kv_bytes)
     whole(check, ranks=ranks)
     check.raise_if_any()
+    ranks = int(ranks)
     return CpVolume(times(kv_bytes, Fraction(ranks - 1, ranks)), min(ranks - 1, 1), plain(kv_bytes))

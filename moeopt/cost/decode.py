@@ -12,6 +12,7 @@ from moeopt.cost.constants import OVERHEAD_S
 from moeopt.cost.links import Link
 from moeopt.cost.operators import attention_decode, dense_ffn, lm_head, moe_ffn
 from moeopt.cost.roofline import BF16, FP8, Machine, Numerics
+from moeopt.cost.touched import touched_experts
 from moeopt.errors import Violations
 from moeopt.llm.facts import LlmFacts
 
@@ -134,6 +135,8 @@ def ep_decode(
     numerics: Numerics = FP8,
     dispatch_bytes: float = 1.0,
     combine_bytes: float = 2.0,
+    copies: float | None = None,
+    slots: int | None = None,
     load: float = 1.0,
     overhead_s: float = OVERHEAD_S,
     dual: bool = False,
@@ -150,6 +153,12 @@ def ep_decode(
         GPUs of the group; the port of one of them, with its latency once an all-to-all and the bandwidth it reaches.
     numerics, dispatch_bytes, combine_bytes
         Formats; bytes of an element sent to experts (FP8) and sent back (BF16).
+    copies
+        Vectors that a token sends to other GPUs; ``None`` counts every (token, expert) pair, ``k (D-1)/D``. Where a
+        token is sent once a GPU, ``touched_units(...) (D-1)/D``: 4 % (EP64) to 23 % (EP16) less for DeepSeek-V3.
+    slots
+        Experts that each GPU holds, redundant ones included; needed where GPUs outnumber experts. Every replica is
+        taken as equally likely. ``None``: ``E / ep``.
     load
         Selections of the busiest GPU over the mean: it computes more, and its port receives more.
     overhead_s
@@ -160,10 +169,9 @@ def ep_decode(
     Notes
     -----
     Strength: model. Plain, an MoE layer takes ``attention + experts + 2 all-to-alls + o``; dual,
-    ``max(2 computing(n/2), 2 communicating(n/2)) + 2 o``. One all-to-all sends ``n k (D-1)/D load`` vectors, each
-    (token, expert) pair on its own: merging them by GPU sends 4 % (EP64) to 23 % (EP16) less. Dense layers do not
-    communicate. No head. Source: lecture notes on MoE inference, section 3.2; the overlap is that of the DeepSeek-V3
-    report, section 3.4.
+    ``max(2 computing(n/2), 2 communicating(n/2)) + 2 o``. One all-to-all sends ``n copies load`` vectors. Dense
+    layers do not communicate. No head. Source: lecture notes on MoE inference, section 3.2; the overlap is that of the
+    DeepSeek-V3 report, section 3.4.
 
     >>> from moeopt.llm import find
     >>> port = Link(alpha_s=5e-6, bytes_per_s=40e9)
@@ -177,6 +185,14 @@ def ep_decode(
     not_negative(check, dispatch_bytes=dispatch_bytes, combine_bytes=combine_bytes)
     positive(check, load=load)
     whole(check, ep=ep)
+    if copies is not None:
+        not_negative(check, copies=copies)
+    if slots is not None:
+        whole(check, slots=slots)
+        if not check.found and slots * ep < int(facts.experts or 0):
+            near = -(-int(facts.experts or 0) // ep)
+            rule = f"on {ep} GPUs are fewer than {facts.experts} experts"
+            check.add("slots", slots, rule=rule, fix=f"Use at least {near}")
     facts.need_experts("decoding under expert parallelism")
     check.raise_if_any()
     facts.need("top_k", "dispatch_width", why="for the bytes of its all-to-alls")
@@ -187,11 +203,16 @@ def ep_decode(
         count = each if moe else own  # dense layers run on the whole batch
         work = attention_decode(facts, sequences=count, context_tokens=tokens, numerics=numerics)
         one = machine.time_s(work)
-        two = ffn_s(facts, machine, moe=moe, tokens=count, ep=ep, load=load, numerics=numerics)
+        read = None
+        if slots is not None:
+            held = slots * ep
+            read = touched_experts(experts=held, top_k=int(facts.top_k or 0), tokens=float(count) * ep) / ep
+        two = ffn_s(facts, machine, moe=moe, tokens=count, ep=ep, load=load, touched=read, numerics=numerics)
         times = layers * (parts if moe else 1)
         attention, ffn, overhead = attention + times * one, ffn + times * two, overhead + times * float(overhead_s)
         if moe and ep > 1:
-            vectors = each * int(facts.top_k or 0) * (ep - 1) / ep * load
+            pairs = int(facts.top_k or 0) * (ep - 1) / ep
+            vectors = each * (pairs if copies is None else copies) * load
             size = vectors * int(facts.dispatch_width or 0) * (dispatch_bytes + combine_bytes)
             sent = link.time_s(size, steps=2)
             communication += times * sent
@@ -219,13 +240,16 @@ def ffn_s(
     tp: int = 1,
     ep: int = 1,
     load: float = 1.0,
+    touched: float | None = None,
     router: bool = True,
     numerics: Numerics = BF16,
 ) -> float:
     """Seconds of the FFN of one layer for so many tokens of this GPU: experts over `ep`, or a dense one."""
     if moe:
         everybody = float(tokens) * ep
-        work = moe_ffn(facts, tokens=everybody, ep=ep, tp=tp, load=load, router=router, numerics=numerics)
+        work = moe_ffn(
+            facts, tokens=everybody, ep=ep, tp=tp, load=load, touched=touched, router=router, numerics=numerics
+        )
         return machine.time_s(work)
     facts.need("hidden", "dense_width", why="for the roofline of its dense layers")
     hidden, width = int(facts.hidden or 0), int(facts.dense_width or 0)

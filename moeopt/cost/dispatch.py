@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
+from numbers import Integral
 
 from moeopt.cost.checks import Number, divides, not_negative, positive, top_k_of, whole
 from moeopt.cost.exact import times
@@ -13,7 +14,8 @@ from moeopt.errors import Violations
 MERGES = ("none", "gpu", "rail", "node")
 """What a transport merges. ``none``: every (token, expert) pair travels straight to its GPU (DeepEP low latency).
 ``gpu``: one copy a GPU. ``rail``: every pair, over the network to the GPU of the same index in the node, then by NVLink
-(messages are fewer, bytes are not). ``node``: one copy a node over the network, there one a GPU (DeepEP normal)."""
+(messages are fewer, bytes are not). ``node``: one copy a node over the network, there one a GPU (DeepEP normal).
+Combine takes the same ways back with as many copies, if results are added up where copies were split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def token_bytes(
     if scale_block is not None:
         whole(check, scale_block=scale_block)
     check.raise_if_any()
-    scales = -(-hidden // scale_block) if scale_block is not None else 0
+    scales = -(-int(hidden) // int(scale_block)) if scale_block is not None else 0
     return times(hidden, bytes_per_element) + times(scales, scale_bytes) + times(1, meta)
 
 
@@ -113,17 +115,11 @@ def unit_probability(
     (5.295, 3.629)
     """
     check = Violations()
-    top_k_of(check, experts=experts, top_k=top_k)
-    whole(check, units=units)
-    divides(check, "units", units, "experts", experts)
-    if (groups is None) != (top_groups is None):
-        rule = "groups and top_groups belong together"
-        check.add("groups, top_groups", (groups, top_groups), rule=rule, fix="Give both or neither")
-    elif groups is not None and top_groups is not None:
-        _check_groups(check, experts, top_k, units, groups, top_groups)
+    _check_routing(check, experts, top_k, groups, top_groups)
+    _check_units(check, "units", units, experts, groups)
     check.raise_if_any()
-    if groups is None or top_groups is None:
-        groups = top_groups = 1
+    experts, top_k, units = int(experts), int(top_k), int(units)
+    groups, top_groups = (1, 1) if groups is None or top_groups is None else (int(groups), int(top_groups))
     size, held = experts // groups, experts // units
     open_experts = top_groups * size
     if held <= size:  # a unit lies within one group
@@ -136,7 +132,13 @@ def unit_probability(
     return 1 - missed / comb(groups, top_groups)
 
 
-def _check_groups(check: Violations, experts: int, top_k: int, units: int, groups: int, top_groups: int) -> None:
+def _check_routing(check: Violations, experts: int, top_k: int, groups: int | None, top_groups: int | None) -> None:
+    top_k_of(check, experts=experts, top_k=top_k)
+    if (groups is None) != (top_groups is None):
+        rule = "groups and top_groups belong together"
+        check.add("groups, top_groups", (groups, top_groups), rule=rule, fix="Give both or neither")
+    if groups is None or top_groups is None:
+        return
     before = len(check.found)
     whole(check, groups=groups, top_groups=top_groups)
     divides(check, "groups", groups, "experts", experts)
@@ -144,12 +146,18 @@ def _check_groups(check: Violations, experts: int, top_k: int, units: int, group
         return
     if top_groups > groups:
         check.add("top_groups", top_groups, rule=f"there are only groups = {groups}", fix=f"Use at most {groups}")
-    elif isinstance(top_k, int) and top_k > top_groups * (experts // groups):
+    elif isinstance(top_k, Integral) and isinstance(experts, Integral) and top_k > top_groups * (experts // groups):
         rule = f"the selected groups hold {top_groups * (experts // groups)} experts"
         check.add("top_k", top_k, rule=rule, fix="Use fewer, or more groups")
-    if units % groups and groups % units:
+
+
+def _check_units(check: Violations, name: str, units: int, experts: int, groups: int | None) -> None:
+    before = len(check.found)
+    whole(check, **{name: units})
+    divides(check, name, units, "experts", experts)
+    if len(check.found) == before and isinstance(groups, Integral) and groups > 0 and units % groups and groups % units:
         rule = f"must cut the groups = {groups} evenly, or hold whole ones"
-        check.add("units", units, rule=rule, fix=f"Use a divisor or a multiple of {groups}")
+        check.add(name, units, rule=rule, fix=f"Use a divisor or a multiple of {groups}")
 
 
 def expected_copies(
@@ -201,16 +209,20 @@ def expected_copies(
     [1008.0, 967.1]
     """
     check = Violations()
+    _check_routing(check, experts, top_k, groups, top_groups)
+    _check_units(check, "gpus", gpus, experts, groups)
     whole(check, nodes=nodes)
     divides(check, "nodes", nodes, "gpus", gpus)
     if merge not in MERGES:
         check.add("merge", merge, rule=f"is not one of {', '.join(MERGES)}", fix="Use one of these")
-    p_gpu = p_node = Fraction(0)
-    with check.within():
-        p_gpu = unit_probability(experts=experts, top_k=top_k, units=gpus, groups=groups, top_groups=top_groups)
-        if merge == "node":
-            p_node = unit_probability(experts=experts, top_k=top_k, units=nodes, groups=groups, top_groups=top_groups)
+    if not check.found and merge == "node":
+        _check_units(check, "nodes", nodes, experts, groups)
     check.raise_if_any()
+    top_k, gpus, nodes = int(top_k), int(gpus), int(nodes)
+    p_gpu = unit_probability(experts=experts, top_k=top_k, units=gpus, groups=groups, top_groups=top_groups)
+    p_node = Fraction(0)
+    if merge == "node":
+        p_node = unit_probability(experts=experts, top_k=top_k, units=nodes, groups=groups, top_groups=top_groups)
     g, away = gpus // nodes, Fraction(nodes - 1, nodes)
     return {
         "none": Copies(top_k * away, Fraction(top_k * (g - 1), gpus)),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from moeopt.cost.accepted import check_lengths
-from moeopt.cost.checks import Number, is_number, not_negative, positive, whole
+from moeopt.cost.checks import Number, is_number, not_negative, positive, top_k_of, whole
 from moeopt.cost.touched import expert_bytes_read
 from moeopt.errors import Violations
 
@@ -146,14 +146,12 @@ def verify_step_s(
     """
     check = Violations()
     whole(check, 0, length=length)
-    whole(check, batch=batch)
+    whole(check, batch=batch, layers=layers)
+    top_k_of(check, experts=experts, top_k=top_k)
     positive(check, bytes_per_s=bytes_per_s)
-    not_negative(check, fixed_s=fixed_s, token_s=token_s)
-    whole_tokens = not check.found
-    tokens, read = batch * (length + 1) if whole_tokens else 0, 0.0
-    with check.within():
-        read = expert_bytes_read(
-            experts=experts, top_k=top_k, tokens=tokens, bytes_per_expert=expert_bytes, layers=layers
-        )
+    not_negative(check, expert_bytes=expert_bytes, fixed_s=fixed_s, token_s=token_s)
     check.raise_if_any()
+    tokens = int(batch) * (int(length) + 1)
+    shape = {"experts": int(experts), "top_k": int(top_k), "layers": int(layers)}
+    read = expert_bytes_read(**shape, tokens=tokens, bytes_per_expert=expert_bytes)
     return float(fixed_s) + tokens * float(token_s) + read / float(bytes_per_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 from moeopt.cost.checks import divides, whole
 from moeopt.errors import Violations
 
@@ -49,7 +51,7 @@ def expert_at(rank: int, local: int, *, experts: int, ep: int) -> int:
     with check.within():
         each = _each(experts, ep, "rank", rank, ep)
     whole(check, 0, local=local)
-    if each and not isinstance(local, bool) and isinstance(local, int) and local >= each:
+    if each and not isinstance(local, bool) and isinstance(local, Integral) and int(local) >= each:
         check.add("local", local, rule=f"a rank holds {each} experts", fix=f"Use 0 to {each - 1}")
     check.raise_if_any()
     return int(rank) * each + int(local)
@@ -76,6 +78,7 @@ def moved_experts(*, experts: int, old_ep: int, new_ep: int) -> list[int]:
     divides(check, "old_ep", old_ep, "experts", experts)
     divides(check, "new_ep", new_ep, "experts", experts)
     check.raise_if_any()
+    experts, old_ep, new_ep = int(experts), int(old_ep), int(new_ep)
     old, new = experts // old_ep, experts // new_ep
     return [expert for expert in range(experts) if expert // old != expert // new]
 

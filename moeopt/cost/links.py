@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moeopt.cost.checks import Number, fraction, not_negative, positive, whole
+from moeopt.cost.constants import IB_ALPHA_S, LINK_ALPHA_S, Efficiency
 from moeopt.errors import InstanceError, Violation, Violations
 from moeopt.llm.gpus import find_gpu
 
@@ -42,6 +43,38 @@ class Link:
         not_negative(check, alpha_s=self.alpha_s)
         positive(check, bytes_per_s=self.bytes_per_s)
         check.raise_if_any()
+
+    @classmethod
+    def scale_up(cls, gpu: str, *, efficiency: Efficiency | None = None, alpha_s: float = LINK_ALPHA_S) -> Link:
+        """NVLink, or what a GPU of the table (`moeopt.llm.find_gpu`) has in its place: data sheet times efficiency.
+
+        Raises
+        ------
+        InstanceError
+            An unknown GPU, or one whose interconnect no source confirms; a negative latency.
+
+        >>> Link.scale_up("H800")
+        Link(alpha_s=2e-06, bytes_per_s=160000000000.0)
+        """
+        row = find_gpu(gpu)
+        return cls._of(row.name, "scale_up_bytes_per_s", row.scale_up_bytes_per_s, efficiency, alpha_s)
+
+    @classmethod
+    def nic(cls, gpu: str, *, efficiency: Efficiency | None = None, alpha_s: float = IB_ALPHA_S) -> Link:
+        """The network port of a GPU of the table: data sheet times efficiency. Errors as in `scale_up`.
+
+        >>> Link.nic("H800")
+        Link(alpha_s=5e-06, bytes_per_s=40000000000.0)
+        """
+        row = find_gpu(gpu)
+        return cls._of(row.name, "nic_bytes_per_s", row.nic_bytes_per_s, efficiency, alpha_s)
+
+    @classmethod
+    def _of(cls, gpu: str, name: str, bytes_per_s: float | None, efficiency: Efficiency | None, alpha_s: float) -> Link:
+        if bytes_per_s is None:
+            rule = "no source confirms it"
+            raise InstanceError([Violation(name, gpu, "not known", rule, "Build a Link from your own figures")])
+        return cls(alpha_s, bytes_per_s * (efficiency or Efficiency()).network)
 
     def time_s(self, size_bytes: Number, steps: int = 1) -> float:
         """Seconds of so many bytes in so many steps, one after another: ``steps alpha + bytes / bandwidth``."""

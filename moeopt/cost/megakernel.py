@@ -166,7 +166,7 @@ def waves_s(waves: int, *, dispatch_s: Number, compute_s: Number, combine_s: Num
     whole(check, waves=waves)
     not_negative(check, dispatch_s=dispatch_s, compute_s=compute_s, combine_s=combine_s, wave_s=wave_s)
     check.raise_if_any()
-    stages = [float(dispatch_s), float(compute_s), float(combine_s)]
+    stages, waves = [float(dispatch_s), float(compute_s), float(combine_s)], int(waves)
     return (sum(stages) - max(stages)) / waves + max(stages) + (waves + 2) * float(wave_s)
 
 
@@ -212,7 +212,7 @@ def best_waves(
     stages = [float(dispatch_s), float(compute_s), float(combine_s)]
     hideable = sum(stages) - max(stages)
     ideal = sqrt(hideable / float(wave_s)) if wave_s else inf if hideable else 1.0
-    limit = most if most is not None else MOST_WAVES
+    limit = int(most) if most is not None else MOST_WAVES
     near = int(min(ideal, limit))
 
     def seconds(waves: int) -> float:

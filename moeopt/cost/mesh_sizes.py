@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral
 
 from moeopt.cost.checks import Number, divides, is_number, not_negative, whole
 from moeopt.errors import Violations
@@ -45,7 +46,7 @@ def world_size(
         if not check.found and sp not in (1, tp):
             check.add("sp", sp, rule=f"uses the tensor group, tp = {tp}", fix=f"Use {tp}, or leave it out")
     if not check.found and ep_overlaps:
-        divides(check, "ep", ep, "tp x dp x cp", tp * dp * cp)
+        divides(check, "ep", ep, "tp x dp x cp", int(tp) * int(dp) * int(cp))
     check.raise_if_any()
     return int(tp) * int(pp) * int(dp) * int(cp) * (1 if ep_overlaps else int(ep))
 
@@ -121,6 +122,7 @@ def striped_positions(tokens: int, *, ranks: int) -> list[list[int]]:
     whole(check, 0, tokens=tokens)
     whole(check, ranks=ranks)
     check.raise_if_any()
+    tokens, ranks = int(tokens), int(ranks)
     return [list(range(rank, tokens, ranks)) for rank in range(ranks)]
 
 
@@ -170,11 +172,11 @@ def best_tp(compute_s: Number, *, degrees: Sequence[int], communicate_s: Callabl
     if not len(degrees):
         check.add("degrees", "none", rule="there must be one to try", fix="Give divisors of the number of heads")
     for place, degree in enumerate(degrees):
-        if isinstance(degree, bool) or not isinstance(degree, int) or degree < 1:
+        if isinstance(degree, bool) or not isinstance(degree, Integral) or degree < 1:
             check.add("degrees", degree, rule="must be a whole number >= 1", fix="Leave it out", where=str(place))
     check.raise_if_any()
     times: dict[int, float] = {}
-    for degree in sorted({*degrees}):
+    for degree in sorted({int(degree) for degree in degrees}):
         value = communicate_s(degree)
         if not is_number(value) or value < 0:
             rule = "must return finite seconds >= 0"

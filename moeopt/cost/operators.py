@@ -7,7 +7,7 @@ operators, norms, rotary embeddings, softmax, routing itself: some per cent at t
 from __future__ import annotations
 
 from moeopt.cost.attention_sizes import attention_sizes
-from moeopt.cost.checks import Number, not_negative, whole
+from moeopt.cost.checks import Number, is_number, not_negative, whole
 from moeopt.cost.roofline import BF16, Numerics, Work
 from moeopt.cost.touched import touched_experts
 from moeopt.errors import Violations
@@ -197,7 +197,7 @@ def moe_ffn(
     whole(check, ep=ep, tp=tp)
     if touched is not None:
         not_negative(check, touched=touched)
-    elif isinstance(ep, int) and ep > experts:
+    elif is_number(ep) and ep > experts:
         rule = f"there are {experts} experts to spread, so some GPUs hold copies"
         check.add("ep", ep, rule=rule, fix="Give touched, the experts that this GPU reads")
     check.raise_if_any()

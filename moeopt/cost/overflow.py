@@ -84,6 +84,7 @@ def overflow_actions(
     not_negative(check, round_s=round_s, expert_bytes=expert_bytes)
     listed = check_counts(check, counts)
     check.raise_if_any()
+    capacity = int(capacity)
     full = expert_filling(listed, capacity=capacity)
     moved = min(full.overflow, full.padding)
     needed = [max(-(-count // capacity), 1) for count in listed]

@@ -112,4 +112,4 @@ def launch_overhead_s(launches: int, *, launch_s: Number, layers: int = 1) -> fl
     whole(check, 0, launches=launches, layers=layers)
     not_negative(check, launch_s=launch_s)
     check.raise_if_any()
-    return launches * float(launch_s) * layers
+    return int(launches) * float(launch_s) * int(layers)

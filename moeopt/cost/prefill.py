@@ -44,7 +44,7 @@ def chunk_rounds(prompt: int, *, budget: int, decode: int = 0) -> int:
         rule = f"decodes take {decode} tokens of each step, nothing is left for the prompt"
         check.add("budget", budget, rule=rule, fix=f"Use at least {decode + 1}")
     check.raise_if_any()
-    return -(-prompt // (budget - decode))
+    return -(-int(prompt) // (int(budget) - int(decode)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,8 @@ def best_chunk(
     if most is not None:
         whole(check, most=most)
     check.raise_if_any()
-    top = prompt if most is None else min(prompt, most)
+    prompt, multiple_of = int(prompt), int(multiple_of)
+    top = prompt if most is None else min(prompt, int(most))
     sizes = [*range(multiple_of, top, multiple_of), top]
     found: list[ChunkChoice] = []
     for size in sizes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def _routing(check: Violations, routing: npt.ArrayLike, experts: object) -> Ints
         check.add("routing", f"{ids.dtype} of shape {ids.shape}", rule=rule, fix="Give expert ids, -1 for none")
         return np.zeros((0, 1), dtype=np.int64)
     ids = ids.astype(np.int64)
-    if not isinstance(experts, int):
+    if not isinstance(experts, Integral):
         return ids
     for token, slot in np.argwhere((ids < -1) | (ids >= experts))[:5]:
         where, rule = f"{token}, {slot}", f"must be -1 or an expert below {experts}"
@@ -120,12 +121,15 @@ def routed_copies(
     if merge not in MERGES:
         check.add("merge", merge, rule=f"is not one of {', '.join(MERGES)}", fix="Use one of these")
     hosts = _gpus(check, "gpu_of_expert", gpu_of_expert, gpus)
-    ids = _routing(check, routing, len(hosts))
+    if not hosts.size and not check.found:
+        check.add("gpu_of_expert", "none", rule="there must be an expert", fix="Give the GPU of each expert")
+    ids = _routing(check, routing, len(hosts) or None)  # no experts: said already
     homes = _gpus(check, "home", home, gpus)
     if len(homes) != len(ids):
         rule = f"there are {len(ids)} tokens in routing"
         check.add("home", f"{len(homes)} GPUs", rule=rule, fix="Give one for each token")
     check.raise_if_any()
+    gpus, nodes = int(gpus), int(nodes)
     nic, nvlink = np.zeros((gpus, gpus), np.int64), np.zeros((gpus, gpus), np.int64)
     step = max(1, BLOCK // gpus)
     for first in range(0, len(ids), step):
@@ -165,7 +169,7 @@ def _gpus(check: Violations, name: str, values: npt.ArrayLike, gpus: object) -> 
         check.add(name, f"{found.dtype} of shape {found.shape}", rule=rule, fix="Give one GPU for each")
         return np.zeros(0, dtype=np.int64)
     found = found.astype(np.int64)
-    if isinstance(gpus, int):
+    if isinstance(gpus, Integral):
         for place in np.flatnonzero((found < 0) | (found >= gpus))[:5]:
             rule = f"must be a GPU from 0 to {gpus - 1}"
             check.add(name, int(found[place]), rule=rule, fix="Number GPUs from 0, node by node", where=str(place))

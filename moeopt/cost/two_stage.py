@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moeopt.cost.checks import Number, divides, not_negative, whole
+from moeopt.cost.constants import Efficiency
 from moeopt.cost.dispatch import Copies
 from moeopt.cost.links import Link
 from moeopt.errors import Violations
+from moeopt.llm.gpus import find_gpu
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,35 @@ class Fabric:
         whole(check, gpus=self.gpus, nodes=self.nodes)
         divides(check, "nodes", self.nodes, "gpus", self.gpus)
         check.raise_if_any()
+        object.__setattr__(self, "gpus", int(self.gpus))
+        object.__setattr__(self, "nodes", int(self.nodes))
+
+    @classmethod
+    def of(cls, gpu: str, gpus: int, *, efficiency: Efficiency | None = None) -> Fabric:
+        """So many GPUs of the table in full scale-up domains, with its links at their default latencies.
+
+        Raises
+        ------
+        InstanceError
+            An unknown GPU or one without confirmed links, a number that is neither within one domain nor several full
+            ones.
+
+        >>> Fabric.of("H800", 32).nodes, Fabric.of("H800", 4).nodes
+        (4, 1)
+        """
+        row = find_gpu(gpu)
+        check = Violations(row.name)
+        whole(check, gpus=gpus)
+        if row.domain is None:
+            check.add("domain", "not known", rule="no source confirms it", fix="Build a Fabric from your own figures")
+        elif not check.found and gpus > row.domain and gpus % row.domain:
+            low = gpus // row.domain * row.domain
+            rule = f"must fill domains of {row.domain} GPUs"
+            check.add("gpus", gpus, rule=rule, fix=f"Use {low} or {low + row.domain}")
+        check.raise_if_any()
+        assert row.domain is not None
+        nic, fast = Link.nic(gpu, efficiency=efficiency), Link.scale_up(gpu, efficiency=efficiency)
+        return cls(gpus, max(1, gpus // row.domain), nic=nic, nvlink=fast)
 
     @property
     def local_peers(self) -> int:
@@ -141,7 +172,8 @@ def staged_all_to_all_s(
         unit = _unit(tokens, token_bytes)
     check.raise_if_any()
     first, second = (fixed + slope * float(tokens) for fixed, slope in _stages(fabric, copies, unit))
-    return max(first, second) + min(first, second) / chunks + (chunks - 1) * chunk_s
+    chunks = int(chunks)
+    return max(first, second) + min(first, second) / chunks + (chunks - 1) * float(chunk_s)
 
 
 def flat_range(

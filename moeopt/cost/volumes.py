@@ -102,7 +102,7 @@ def _part(boundary_bytes: Number, tp: int) -> Number:
     not_negative(check, boundary_bytes=boundary_bytes)
     whole(check, tp=tp)
     check.raise_if_any()
-    return times(boundary_bytes, Fraction(tp - 1, tp))
+    return times(boundary_bytes, Fraction(int(tp) - 1, int(tp)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ def test_bad_input_is_named_all_at_once() -> None:
         lambda: verify_step_s(
             -1, batch=0, experts=8, top_k=9, expert_bytes=-1, layers=0, bytes_per_s=0, fixed_s=-1, token_s=-1
         ),
-        *("length", "batch", "top_k", "bytes_per_expert", "layers", "bytes_per_s", "fixed_s", "token_s"),
+        *("length", "batch", "top_k", "expert_bytes", "layers", "bytes_per_s", "fixed_s", "token_s"),
     )
     names_all(lambda: draft_acceptance([0.5, 0.6], [1.2]), "target", "draft")
     names_all(lambda: residual_distribution([Fraction(1, 2)] * 2, [Fraction(1, 3)] * 2), "draft")

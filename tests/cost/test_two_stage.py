@@ -111,6 +111,16 @@ def test_one_node_has_one_stage(fabric: Fabric, sent: Copies) -> None:
     assert np.isfinite(flat_all_to_all_s(0, **shape))
 
 
+def test_a_fabric_of_known_gpus() -> None:
+    fabric = Fabric.of("H800", 32)
+    assert (fabric.nic.bytes_per_s, fabric.nvlink.bytes_per_s) == (40e9, 160e9)
+    assert (fabric.flat_messages, fabric.staged_messages, fabric.local_peers) == (24, 3, 7)
+    message = names_all(lambda: Fabric.of("H800", 20), "gpus")
+    assert "Use 16 or 24" in message
+    names_all(lambda: Fabric.of("H800", 0), "gpus")
+    names_all(lambda: Fabric.of("MI300X", 8), "nic_bytes_per_s")
+
+
 def test_bad_input_is_named_all_at_once() -> None:
     link = Link(0.0, 1e9)
     names_all(lambda: Fabric(6, 4, link, link), "nodes")
