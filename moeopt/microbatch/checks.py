@@ -56,7 +56,7 @@ def limits(
 
 def wholes(check: Violations, field: str, given: object) -> tuple[int, ...]:
     """One whole number or several, each once, in the order given."""
-    listed = [given] if _is_whole(given) else given
+    listed: Any = [given] if _is_whole(given) else _listed(given)
     if isinstance(listed, str) or not isinstance(listed, Sequence | range) or len(listed) == 0:
         check.add(field, given, rule="must be a whole number or a list of them", fix="Write 4 or [1, 2, 3, 4]")
         return ()
@@ -105,6 +105,7 @@ def _model(check: Violations, where: str, given: Any) -> Any:
             return None
         table.check(where, check)
         return table
+    given = plain_number(given)
     if isinstance(given, int | float) and not isinstance(given, bool):
         constant = Constant(given)
         constant.check(where, check)
@@ -171,6 +172,16 @@ def size(check: Violations, m: Sequence[int], layers: int, stages: int, candidat
     if candidates > MOST_CANDIDATES:
         rule = f"with m they are more than {MOST_CANDIDATES:,} candidates"
         check.add("batches", f"{candidates:,} pairs", rule=rule, fix="Leave some out")
+
+
+def plain_number(value: Any) -> Any:
+    """Numbers of numpy as Python's; everything else as it is."""
+    return value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value
+
+
+def _listed(value: Any) -> Any:
+    """Arrays as lists."""
+    return value.tolist() if type(value).__module__ == "numpy" and getattr(value, "shape", None) != () else value
 
 
 def _plain(value: Any) -> float:

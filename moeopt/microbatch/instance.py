@@ -121,17 +121,17 @@ class MicrobatchInstance:
         checks.size(check, kept, layers, len(PATTERNS[pattern].stages), len(listed))
         check.raise_if_any()
         fields = {
-            "layers": layers,
+            "layers": int(layers),
             "pattern": pattern,
             "m": kept,
             "batches": totals,
-            "micro_batch": micro_batch,
+            "micro_batch": int(micro_batch),
             "uneven": uneven,
             "latency": latency,
             "layer_scale": scale,
-            "tbt_slo_s": tbt_slo_s,
-            "bytes_per_sequence": bytes_per_sequence,
-            "memory_bytes": memory_bytes,
+            "tbt_slo_s": checks.plain_number(tbt_slo_s),
+            "bytes_per_sequence": checks.plain_number(bytes_per_sequence),
+            "memory_bytes": checks.plain_number(memory_bytes),
             "objective": objective or ("time" if totals is not None and len(totals) == 1 else "throughput"),
             "name": name,
             "candidates": listed,

@@ -134,8 +134,8 @@ class Table:
     @classmethod
     def of(cls, points: Mapping[int, float], *, extend: bool = False) -> Table:
         """From sizes and their seconds, in any order."""
-        sizes = sorted(points)
-        return cls(tuple(sizes), tuple(points[size] for size in sizes), extend)
+        rows = sorted((_own(size), time) for size, time in points.items())
+        return cls(tuple(size for size, _ in rows), tuple(_own(time) for _, time in rows), extend)
 
     @cached_property
     def _known(self) -> dict[int, Fraction]:
@@ -205,6 +205,11 @@ def _number(check: Violations, where: str, value: float, unit: str = "seconds", 
         check.add("times", value, where=where, rule=rule, fix=fix)
     elif value > largest:
         check.add("times", value, where=where, rule="is beyond any step", fix="Times are in seconds, not in ms or us")
+
+
+def _own(value: Any) -> Any:
+    """Numbers of numpy as Python's."""
+    return value.item() if type(value).__module__ == "numpy" else value
 
 
 def _negative(value: object) -> bool:

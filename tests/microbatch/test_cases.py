@@ -9,7 +9,7 @@ import pytest
 
 from moeopt import microbatch
 from moeopt.errors import InstanceError
-from moeopt.microbatch import Linear, MicrobatchInstance, Table, Transfer, published, verify
+from moeopt.microbatch import Linear, MicrobatchInstance, Transfer, published, verify
 from moeopt.result import Result, Status
 
 TIMES: dict[str, Any] = {"attention": 10, "dispatch": 4, "experts": 10}
@@ -224,48 +224,6 @@ def test_unknown_words_are_refused(field: str) -> None:
 
 def test_amortised_latency_is_for_hop_b_only() -> None:
     names(refusal(latency="amortised"), "hop-b")
-
-
-# --- tables and functions ---------------------------------------------------------------------------------------------
-
-
-def test_a_table_is_exact_where_measured_and_straight_between_with_a_note() -> None:
-    times = {"attention": {8: 1.0, 16: 3.0}, "dispatch": 1, "experts": 1}
-    instance = MicrobatchInstance(times, layers=1, m=[1, 2], batches=[16])
-    assert [float(instance.seconds("attention", n)) for n in (8, 16)] == [1.0, 3.0]
-    assert instance.notes == ()
-    between = MicrobatchInstance(times, layers=1, m=[2], batches=[24])
-    assert float(between.seconds("attention", 12)) == 2.0
-    assert any("1 of 1 sizes were not measured (12 tokens)" in note for note in between.notes)
-
-
-def test_a_table_is_refused_outside_its_range_unless_said() -> None:
-    times = {"attention": {8: 1.0, 16: 3.0}, "dispatch": 1, "experts": 1}
-    names(refusal(times, m=[1], batches=[32]), "32 tokens", "8 to 16", "extend")
-    wider = {**times, "attention": Table.of({8: 1.0, 16: 3.0}, extend=True)}
-    instance = MicrobatchInstance(wider, layers=1, m=[1], batches=[32])
-    assert float(instance.seconds("attention", 32)) == 7.0
-    falling = {**times, "attention": Table.of({8: 3.0, 16: 1.0}, extend=True)}
-    names(refusal(falling, m=[1], batches=[32]), "falls below 0")
-
-
-def test_a_function_is_kept_as_a_table_of_the_sizes_that_are_needed() -> None:
-    asked = []
-
-    def roofline(tokens: int) -> float:
-        asked.append(tokens)
-        return max(2e-4, tokens * 1e-6)
-
-    instance = MicrobatchInstance(
-        {"attention": roofline, "dispatch": 1e-4, "experts": 1e-4}, layers=2, m=[1, 2], batches=[256, 512]
-    )
-    assert asked == [128, 256, 512]
-    again = MicrobatchInstance.from_dict(instance.to_dict())
-    assert again == instance and isinstance(again.times["attention"], Table)
-
-
-def test_a_function_that_gives_no_time_is_refused() -> None:
-    names(refusal({**TIMES, "attention": lambda tokens: -1.0}, m=[1]), "function", "-1.0")
 
 
 # --- published rules --------------------------------------------------------------------------------------------------
