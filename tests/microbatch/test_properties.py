@@ -79,13 +79,13 @@ def test_damaged_plans_are_refused(instance: MicrobatchInstance, data: st.DataOb
     broken += [broken[-1] if broken else lost, lost]
     with pytest.raises(PlanError, match="each of its"):
         verify.evaluate(instance, MicrobatchPlan(plan.m, plan.batch, tuple(map(tuple, rows))))
-    if instance.graph(done_candidate(plan)).num_items > len(rows[0]) > 1 and instance.layers > 1:
+    if instance.graph(candidate_of(plan)).num_items > len(rows[0]) > 1 and instance.layers > 1:
         backwards = tuple(tuple(reversed(row)) for row in done.sequences)
         with pytest.raises(PlanError, match="wait for one another"):
             verify.evaluate(instance, MicrobatchPlan(plan.m, plan.batch, backwards))
 
 
-def done_candidate(plan: MicrobatchPlan) -> microbatch.Candidate:
+def candidate_of(plan: MicrobatchPlan) -> microbatch.Candidate:
     return microbatch.Candidate(plan.m, plan.batch)
 
 
@@ -258,7 +258,7 @@ def test_a_fresh_process_gives_the_same_bytes() -> None:
 @given(strategies.instances(max_layers=1, max_m=1))
 def test_one_micro_batch_in_one_layer_takes_the_sum_of_its_times(instance: MicrobatchInstance) -> None:
     result = microbatch.solve(instance)
-    one = done_candidate(result.plan)
+    one = candidate_of(result.plan)
     assert verify.evaluate(instance, result.plan).time == sum(instance.graph(one).durations)
     assert any("no overlap with m = 1" in note for note in result.notes)
 
