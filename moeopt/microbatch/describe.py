@@ -8,12 +8,15 @@ from typing import Any
 from moeopt.microbatch import closed_forms, published
 from moeopt.microbatch.bounds import Argument
 from moeopt.microbatch.candidates import Candidate
+from moeopt.microbatch.cycle_ratio import cycle_ratio
 from moeopt.microbatch.graph import SYNC
 from moeopt.microbatch.heuristics.sweep import SweepRow, ranked
 from moeopt.microbatch.instance import MicrobatchInstance
 from moeopt.microbatch.plan import MicrobatchPlan
 from moeopt.microbatch.verify import Evaluation
 
+MOST_OF_A_LAP = 1_000
+"""Items of a lap up to which its cycle ratio is computed where there is no formula."""
 FOUR = ("attention", "dispatch", "experts", "combine")
 
 
@@ -48,6 +51,7 @@ def solution(
         "bound": {"seconds": float(argument.seconds), "kind": argument.kind, "where": argument.where},
         "published": _published(instance, candidate),
         "fewest_m": _fewest(instance, candidate),
+        "overlap": overlap(instance, judged, rows),
         "runner_up": _runner_up(instance, judged, rows),
         "sweep": [_row(row, proved) for row in rows],
         "order": "first come, first served" if plan.sequences is None else "as listed in sequences",
@@ -79,12 +83,37 @@ def _cycle(instance: MicrobatchInstance, candidate: Candidate) -> dict[str, Any]
     """What one more layer costs, and what sets it."""
     form = closed_forms.form_of(instance, candidate)
     if form is None:
-        return {"cycle_s": None, "round_trip_s": None, "busiest_s": None}
+        lap = instance.graph(candidate).lap
+        known = lap.in_turn and instance.layer_scale is None and len(lap.items) <= MOST_OF_A_LAP
+        return {"cycle_s": float(cycle_ratio(lap).value) if known else None, "round_trip_s": None, "busiest_s": None}
     return {
         "cycle_s": float(form.cycle),
         "round_trip_s": float(form.round_trip),
         "busiest_s": float(form.busiest),
     }
+
+
+def overlap(instance: MicrobatchInstance, judged: Evaluation, rows: Sequence[SweepRow]) -> dict[str, Any] | None:
+    """What cutting up is worth: against one part, and from which batch on it pays; ``None`` without m = 1 in the sweep.
+
+    ``gain`` compares seconds per token, of the same batch where batches are given. ``pays_from`` is the smallest batch
+    from which on some m > 1 is faster at every candidate batch; ``None`` where it does not pay at the largest one.
+    """
+    single = {row.candidate.batch: row for row in rows if row.candidate.m == 1}
+    batch = judged.candidate.batch if instance.batches is not None else instance.micro_batch
+    if batch not in single:
+        return None
+    ours, alone = judged.time / judged.candidate.batch, single[batch].time / batch
+    gain = float(alone / ours - 1) if ours else 0.0
+    if instance.batches is None:
+        return {"gain": gain, "pays_from": None}
+    pays_from = None
+    for size in sorted(single, reverse=True):
+        cut = [row.time for row in rows if row.candidate.batch == size and row.candidate.m > 1]
+        if not cut or min(cut) >= single[size].time:
+            break
+        pays_from = size
+    return {"gain": gain, "pays_from": pays_from}
 
 
 def _four(instance: MicrobatchInstance, candidate: Candidate) -> tuple[Any, ...] | None:

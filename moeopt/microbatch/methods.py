@@ -15,7 +15,9 @@ from moeopt.registry import Context, Method, Outcome
 def auto(instance: MicrobatchInstance, context: Context) -> Outcome[MicrobatchPlan]:
     """The formula where there is one, else the simulator; where a gap is left, the better of it and `lpt`."""
     outcome = sweep.outcome(instance, context, "auto")
-    if context.deadline.passed() or (outcome.plan is not None and _met(instance, outcome.plan)):
+    best = next(iter(sweep.ranked(instance, outcome.details["rows"])), None)
+    met = best is not None and best.time == bounds.bound(instance, best.candidate).seconds
+    if met or context.deadline.passed():  # where its bound is met, no other order is better
         return outcome
     other = lpt.lpt(instance, context).plan
     if other is None:
@@ -25,12 +27,6 @@ def auto(instance: MicrobatchInstance, context: Context) -> Outcome[MicrobatchPl
         if ours <= theirs:
             return outcome
     return replace(outcome, plan=other, notes=[note for note in outcome.notes if not note.startswith("no candidate")])
-
-
-def _met(instance: MicrobatchInstance, plan: MicrobatchPlan) -> bool:
-    """Whether the plan's time is its candidate's lower bound, so that no other order can be better."""
-    judged = verify.evaluate(instance, plan)
-    return judged.time == bounds.bound(instance, judged.candidate).seconds
 
 
 METHODS = (

@@ -17,7 +17,7 @@ STAGES = (
     Stage("combine", "network"),
 )
 IN_TURN = 2
-"""Up to this many micro-batches, served first come first served, keep the order of the lap on both resources."""
+"""Up to so many micro-batches, first come first served keeps the order of the lap, whatever the durations."""
 
 
 def lap(
@@ -28,7 +28,4 @@ def lap(
     >>> lap([1, 1], [2, 2], [3, 3], [2, 2]).turns
     ((0, 1, 4, 5), (2, 3, 6, 7))
     """
-    in_turn = len(attention) == 1 or (
-        len(attention) == IN_TURN and all(len(set(row)) == 1 for row in (attention, dispatch, experts, combine))
-    )
-    return flow(STAGES, (attention, dispatch, experts, combine), in_turn=in_turn)
+    return flow(STAGES, (attention, dispatch, experts, combine), in_turn=len(attention) <= IN_TURN)
