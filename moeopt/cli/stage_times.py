@@ -166,7 +166,11 @@ def _time(field: str, text: str, number: str, unit: str, check: Violations, wher
     """Seconds, finite and not negative."""
     value = Decimal(number)
     if not value.is_finite() or value < 0:
-        fix = "Measure again: a difference of two clocks can be negative" if value < 0 else "Give a number"
+        fix = (
+            "Measure again: a difference of two clocks can be negative"
+            if text.strip().startswith("-")
+            else "Give a number"
+        )
         check.add(field, text, where=where, rule="must be a finite time >= 0", fix=fix)
         return None
     return value * SECONDS[unit.lower()]

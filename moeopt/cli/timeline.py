@@ -159,11 +159,16 @@ def _layers(step: Timeline, windows: Sequence[Window], columns: Sequence[int], s
     for index, (window, count) in enumerate(zip(windows, columns, strict=True)):
         if index:
             text += " " * BREAK
+        seen = [
+            (layer, int((when - window.start) / scale + 0.5))
+            for layer, when in enumerate(step.starts)
+            if window.start - scale / 2 <= when < window.end
+        ]
+        roomy = len(seen) < 2 or seen[1][1] - seen[0][1] > len(f"layer {seen[0][0]}")
         piece = ""
-        for layer, when in enumerate(step.starts):
-            column = int((when - window.start) / scale + 0.5)
-            word = f"{signs.mark}{'' if piece else 'layer '}{layer}"
-            if window.start - scale / 2 <= when < window.end and len(piece) <= column <= count - len(word):
+        for layer, column in seen:
+            word = f"{signs.mark}{'layer ' if roomy and not piece else ''}{layer}"
+            if len(piece) <= column <= count - len(word):
                 piece = piece.ljust(column) + word
         text += piece.ljust(count)
     return text
