@@ -40,7 +40,7 @@ def solution(
         "batch": candidate.batch,
         "micro_batches": list(candidate.sizes),
         "pattern": instance.pattern,
-        "layers": instance.layers,
+        "num_layers": instance.layers,
         "time_s": span,
         "tbt_s": span,
         "throughput": candidate.batch / span if span else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from numbers import Real
@@ -18,7 +18,7 @@ Reproduce = Callable[[Inputs], object]
 TO_REPRODUCE = ("reproduces_exactly", "reproduces_with_assumption", "derived_new_inputs", "document_inconsistent")
 """Statuses that are tested. ``document_inconsistent``: `expected` is right, the note says what the source prints."""
 FOR_INFORMATION = ("reported_by_paper", "not_reproducible_missing_inputs")
-HELPERS = ("table", "__main__")
+HELPERS = ("table", "scaled_moe", "__main__")
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,15 @@ def agree(expected: Any, ours: Any, tolerance: dict[str, float]) -> bool:
     return isinstance(ours, Real) and math.isfinite(ours) and abs(ours - expected) <= near + 1e-12 * abs(expected)
 
 
-def rows() -> Iterator[tuple[Entry, object, str]]:
-    """Every entry, our value, and ``reproduced``, ``differs``, ``not yet: room``, ``missing`` or ``info``."""
+def rows(texts: Sequence[str] = ()) -> Iterator[tuple[Entry, object, str]]:
+    """Every entry, our value, and ``reproduced``, ``differs``, ``not yet: room``, ``missing`` or ``info``.
+
+    Only entries whose id or topic contains one of `texts`, if there are any.
+    """
     load()
     for name, entry in ENTRIES.items():
+        if texts and not any(text in name or text in entry.topic for text in texts):
+            continue
         if not entry.wanted:
             yield entry, None, "info"
         elif name in REPRODUCED:
