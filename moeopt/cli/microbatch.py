@@ -139,9 +139,17 @@ def _instance(path: str | None, stages: StageTimes, choices: Choices, wanted: Wa
     if path.lower().endswith((".csv", ".tsv", ".txt")):
         rule, fix = "is no instance document", f"Give a table of measured times as --times {path}"
         raise InstanceError([Violation("input", "", path, rule, fix)])
-    from moeopt.microbatch.document import load_instance
+    from moeopt.cli.microbatch_files import is_plan
+    from moeopt.documents import read_bytes, read_json
+    from moeopt.microbatch.document import read_instance
 
-    return load_instance(path)
+    document = read_json(read_bytes(path), path, allow_nan=True)
+    if is_plan(document):
+        rule = "is a plan, not an instance"
+        raise InstanceError(
+            [Violation("input", "", path, rule, "Use moeopt verify, or the instance that it was made for")]
+        )
+    return read_instance(document, path)
 
 
 def _sizes_ignored(instance: MicrobatchInstance) -> bool:

@@ -116,7 +116,7 @@ class Timeline:
             made,
             solution["utilisation"],
             solution["time_s"],
-            solution["layers"],
+            solution["num_layers"],
             solution["m"],
             solution["pattern"],
             solution["cycle_s"],
