@@ -11,6 +11,7 @@ import typer
 
 from moeopt.cli import units
 from moeopt.cli.microbatch_options import Choices, StageTimes, Wanted, from_options, given
+from moeopt.cli.modelled_times import Modelled
 from moeopt.cli.options import OUTPUT, SOLVING, Output
 from moeopt.cli.say import PIPE_WIDTH, Say, complain
 from moeopt.cli.stage_times import SECONDS, UNITS
@@ -29,6 +30,8 @@ moeopt microbatch --ta 0.4 --te 0.5 --tc 0.3 --layers 40
 moeopt microbatch --ta 0.1+0.002n --te 0.2+0.001n --tc 5us+14336B*n/50GB/s --layers 61 --batch 64-512:64 --tbt 50ms
 
 moeopt microbatch --pattern hop-b --ta 2us --tc 1.2us --t0 6us --layers 61 --m 1-8 -o timeline.svg
+
+moeopt microbatch --llm dbrx --gpu A800 --context 651 --attention-nodes 3 --tp-a 2 --batch 256-4096:256 --tbt 150ms
 
 moeopt microbatch --times measured.csv --unit us --layers 61 --batch 128,256 --kv-bytes 280MB --memory 60GB --json"""
 
@@ -67,6 +70,7 @@ def microbatch(
     stages: StageTimes,
     choices: Choices,
     wanted: Wanted,
+    modelled: Modelled,
     pace: Pace,
     output: Output,
     input: Annotated[
@@ -102,17 +106,19 @@ def microbatch(
     if to_file is not None:
         with check.within():
             check_target(to_file, ENDINGS, output.force, what="a plan or a timeline")
-    instance = None
+    instance, told = None, list[str]()
     with check.within():
-        instance = _instance(input, stages, choices, wanted, unit)
+        instance, told = _instance(input, stages, choices, wanted, modelled, unit)
     check.raise_if_any()
     assert instance is not None and limits is not None
     find_plugins([method])
     with say.progress(instance.name or "micro-batches") as listener, guarded_output([method]):
         result = PROBLEM.solve(instance, method=method, limits=limits, seed=pace.seed, on_progress=listener)
     if _sizes_ignored(instance):
-        note = "times do not depend on the size of a micro-batch: with --batch, write a part per token, as 0.1+0.002n"
-        result = replace(result, notes=(*result.notes, note))
+        told.append(
+            "times do not depend on the size of a micro-batch: with --batch, write a part per token, as 0.1+0.002n"
+        )
+    result = replace(result, notes=(*result.notes, *told))
     if to_file is not None:
         _write(to_file, result, unit, output.force)
     if output.json or output.output == STDOUT:
@@ -128,11 +134,13 @@ def microbatch(
     return _code(result, instance, unit)
 
 
-def _instance(path: str | None, stages: StageTimes, choices: Choices, wanted: Wanted, unit: str) -> MicrobatchInstance:
-    """From a document, or from options."""
+def _instance(
+    path: str | None, stages: StageTimes, choices: Choices, wanted: Wanted, modelled: Modelled, unit: str
+) -> tuple[MicrobatchInstance, list[str]]:
+    """From a document, or from options; and notes on it."""
     if path is None:
-        return from_options(stages, choices, wanted, unit)
-    options = given(stages, choices, wanted)
+        return from_options(stages, choices, wanted, modelled, unit)
+    options = [*given(stages, choices, wanted), *modelled.given()]
     if options:
         rule = "is an instance document, which has its own times and limits"
         raise InstanceError([Violation("input", "", path, rule, f"Leave out {', '.join(options)}, or the document")])
@@ -149,7 +157,7 @@ def _instance(path: str | None, stages: StageTimes, choices: Choices, wanted: Wa
         raise InstanceError(
             [Violation("input", "", path, rule, "Use moeopt verify, or the instance that it was made for")]
         )
-    return read_instance(document, path)
+    return read_instance(document, path), []
 
 
 def _sizes_ignored(instance: MicrobatchInstance) -> bool:
@@ -228,4 +236,8 @@ def _said(conflict: Mapping[str, Any], instance: MicrobatchInstance, unit: str) 
         best, limit = conflict["best"] / size, instance.tbt_slo_s / size
         which = conflict["message"].rpartition(" with ")[2]
         return f"--tbt {limit:.6g}{unit} is below the best possible, {best:.6g} {unit} with {which}"
-    return str(conflict["message"]).replace("memory_bytes", "--memory")
+    if conflict["rule"] == "memory_bytes" and instance.memory_bytes is not None:
+        need, room = conflict["best"] / 1e9, instance.memory_bytes / 1e9
+        most = conflict["message"].rpartition(": ")[2]
+        return f"the smallest batch needs {need:.4g} GB, --memory is {room:.4g} GB: {most}"
+    return str(conflict["message"])

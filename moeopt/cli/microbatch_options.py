@@ -13,6 +13,7 @@ from moeopt.cli import stage_times, units
 from moeopt.errors import Violation, Violations
 
 if TYPE_CHECKING:
+    from moeopt.cli.modelled_times import Modelled
     from moeopt.microbatch import MicrobatchInstance
 
 TIMES, CHOICE, LIMITS = "Times of a layer, for one micro-batch", "What to choose from", "Limits, and what is wanted"
@@ -36,6 +37,19 @@ FIELDS = {
     "name": "--name",
 }
 """The option of each field of an instance."""
+MODELS = {
+    "facts": "--llm",
+    "llm": "--llm",
+    "gpu": "--gpu",
+    "tp": "--tp-a",
+    "tp_a": "--tp-a",
+    "tp_e": "--tp-e",
+    "ep": "--ep",
+    "context_tokens": "--context",
+    "nodes": "--attention-nodes",
+    "sequences": "--attention-nodes",
+}
+"""The option of each argument of a cost model."""
 SAID = {
     r"\bor set uneven\b": "or give --uneven",
     r"\bor say extend\b": "or give --extend",
@@ -235,23 +249,39 @@ def given(*groups: Any) -> list[str]:
     ]
 
 
-def from_options(stages: StageTimes, choices: Choices, wanted: Wanted, unit: str) -> MicrobatchInstance:
-    """The instance; raises `InstanceError` with every fault of every option."""
+def from_options(
+    stages: StageTimes, choices: Choices, wanted: Wanted, modelled: Modelled, unit: str
+) -> tuple[MicrobatchInstance, list[str]]:
+    """The instance, and what its times rest on; raises `InstanceError` with every fault of every option."""
     from moeopt.microbatch import MicrobatchInstance
 
     check = Violations()
     arguments = choices.arguments(check) | wanted.arguments(unit, check)
     times = stages.models(choices.pattern, unit, check)
-    if stages.layers is None:
+    layers, notes = stages.layers, []
+    if modelled.given():
+        inner = Violations()
+        with inner.within():
+            found, facts, note = modelled.times(choices.pattern)
+            times = {stage: times.get(stage, model) for stage, model in found.items()}
+            layers = len(facts.moe_layers) if layers is None else layers
+            notes = [note]
+            if wanted.memory is not None and wanted.kv_bytes is None:
+                from moeopt.llm import kv_bytes
+
+                arguments["bytes_per_sequence"] = kv_bytes(facts, int(modelled.context or 0))
+        check.found += [replace(one, field=MODELS.get(one.field, one.field)) for one in inner.found]
+        check.raise_if_any()
+    elif layers is None:
         check.add("--layers", "missing", rule="is needed", fix="Give the layers of the LLM, as --layers 61")
     inner = Violations()
     made = None
     with inner.within():
-        made = MicrobatchInstance(times, layers=1 if stages.layers is None else stages.layers, **arguments)
+        made = MicrobatchInstance(times, layers=1 if layers is None else layers, **arguments)
     check.found.extend(spoken(one, choices.pattern) for one in inner.found)
     check.raise_if_any()
     assert made is not None
-    return made
+    return made, notes
 
 
 def options_of(pattern: str) -> list[str]:
