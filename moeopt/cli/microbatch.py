@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli import units
-from moeopt.cli.microbatch_options import Choices, StageTimes, Wanted, from_options, given
+from moeopt.cli.microbatch_instance import from_options
+from moeopt.cli.microbatch_options import Choices, StageTimes, Wanted, given
 from moeopt.cli.modelled_times import Modelled
 from moeopt.cli.options import OUTPUT, SOLVING, Output
 from moeopt.cli.say import PIPE_WIDTH, Say, complain
