@@ -56,13 +56,13 @@ def timeline_lines(step: Timeline, width: int, unit: str, signs: Signs) -> list[
     >>> from moeopt import microbatch
     >>> times = {"attention": 1, "dispatch": 0.5, "experts": 1}
     >>> step = Timeline.of(microbatch.solve(microbatch.MicrobatchInstance(times, layers=2, m=4)).solution)
-    >>> for line in timeline_lines(step, 60, "s", ASCII):
+    >>> for line in timeline_lines(step, 59, "s", ASCII):
     ...     print("".join(text for text, _ in line).rstrip())
-               |layer 0         |1
-    attention  0000111122223333000011112222333..........  80.0 %
-    link out   ....00..11..22..33..00..11..22..33.......  40.0 %
-    experts    ......0000111122223333000011112222333....  80.0 %
-    link back  ..........00..11..22..33..00..11..22..33.  40.0 %
+               |layer 0        |1
+    attention  00001111222233330000111122223333........  80.0 %
+    link out   ....00..11..22..33..00..11..22..33......  40.0 %
+    experts    ......00001111222233330000111122223333..  80.0 %
+    link back  ..........00..11..22..33..00..11..22..33  40.0 %
                0                                   10 s
     """
     names = _names(step)

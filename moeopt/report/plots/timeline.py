@@ -94,7 +94,8 @@ class _Scale:
 
     @property
     def width(self) -> float:
-        return sum(window.length for window in self.windows) + self.gap * (len(self.windows) - 1)
+        found = sum(window.length for window in self.windows) + self.gap * (len(self.windows) - 1)
+        return found or 1.0  # a step that takes no time is drawn empty
 
     def left(self, index: int) -> float:
         """Where a window begins."""
