@@ -64,7 +64,7 @@ def inspect(
     if shape.accept:
         rule, fix = "is for plans, and here every finding is shown", "Leave it out"
         raise InstanceError([Violation("--accept", "", ", ".join(shape.accept), rule, fix)])
-    check_names(shape)
+    check_names(shape.accept, shape.drop)
     files = sources(files, say)
     experts = experts_of(shape)
     read = [(path, *(read_file(path) or _map(path) or read_any(path, shape.layers, experts))) for path in files]
@@ -147,7 +147,7 @@ def _loads(path: str, table: LoadTable, shape: Shape, say: Say) -> dict[str, Any
     from moeopt.cli.accepting import dropped, findings_of
     from moeopt.cli.inputs import from_loads, layer_ids
 
-    table = dropped(table, shape)
+    table = dropped(table, shape.drop)
     rows = None
     if shape.layers is not None:
         check = Violations(path)
@@ -171,7 +171,7 @@ def _together(files: list[str], tables: list[LoadTable], shape: Shape) -> dict[s
 
     said_before = Say(Common(quiet=True))
     try:
-        table = joined(files, said_before, shape.steps, [dropped(table, shape) for table in tables])
+        table = joined(files, said_before, shape.steps, [dropped(table, shape.drop) for table in tables])
     except InstanceError as error:
         return {"why_not": [str(violation) for violation in error.violations]}
     instance = from_loads(table, ", ".join(files), shape, said_before, name_of_windows(files))
@@ -351,16 +351,18 @@ def _show_reach(facts: dict[str, Any], say: Say) -> None:
 def _layer_table(facts: dict[str, Any], everything: bool) -> Any:
     from moeopt.cli.tables import table
 
-    reach = facts.get("per_layer")
+    reach = {row["layer"]: row for row in facts.get("per_layer", ())}
     made = table("", "layer", "hottest experts (times the mean)", *(("now", "best possible") if reach else ()))
     made.columns[1].justify = "left"
     shown = facts["hottest"] if everything else facts["hottest"][:FEW_LAYERS]
-    for index, row in enumerate(shown):
+    for row in shown:
         hot = ", ".join(f"{e} ({times:.2f})" for e, times in zip(row["experts"], row["times_mean"], strict=True))
         cells = []
         if reach:
-            now = reach[index]["now"]
-            cells = ["-" if now is None else f"{now:.4f}", f"{reach[index]['best_possible']:.4f}"]
+            judged = reach.get(row["layer"])  # none for a layer without loads
+            now = None if judged is None else judged["now"]
+            best = "-" if judged is None else f"{judged['best_possible']:.4f}"
+            cells = ["-" if now is None else f"{now:.4f}", best]
         made.add_row(str(row["layer"]), hot, *cells)
     rest = len(facts["hottest"]) - len(shown)
     if rest:

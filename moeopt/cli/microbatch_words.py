@@ -60,6 +60,7 @@ class Words:
         solution, result = self.solution, self.result
         assert result.lower_bound is not None
         floor = f"{self.worth(result.lower_bound)}, {result.bound_kind}"
+        floor += f": {self._bound()}" if result.lower_bound else ""
         found = [
             ("method", result.method),
             ("answer", self._answer()),
@@ -70,7 +71,7 @@ class Words:
             ("fewest m", self._fewest()),
             ("published", self._published()),
             ("second best", self._second()),
-            ("lower bound", f"{floor}: {self._bound()}"),
+            ("lower bound", floor),
             ("gap", f"{percent(result.gap or 0.0)}; {result.status}, stopped by {result.stop}"),
         ]
         return [(name, text) for name, text in found if text]

@@ -50,6 +50,10 @@ def verify(
     slots: Annotated[int | None, typer.Option("--slots", help="S it has to have.")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="G it has to have.")] = None,
     nodes: Annotated[int | None, typer.Option("--nodes", help="N it has to have.")] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option("--drop", metavar="NAME", help="Leave out of the loads what the plan did: dummy-rows."),
+    ] = None,
     failures: Annotated[
         bool, typer.Option("--failures", help="Also say which experts would be lost with each GPU and node.")
     ] = False,
@@ -71,10 +75,11 @@ def verify(
         rule = "is for plans: a map does not say on which nodes its GPUs are"
         raise InstanceError([Violation("--failures", "", "given", rule, "Leave it out")])
     if map_found is not None:
-        return verify_map(plan, *map_found, wanted, which, options, loads or [], json.json, say)
+        return verify_map(plan, *map_found, wanted, which, options, loads or [], json.json, say, drop)
     raw = read_json(read_bytes(plan), plan)
     if is_plan(raw):
-        return _verify_microbatch(plan, raw, loads or [], [*_named(wanted), *options.given()], json.json, say)
+        named = [*_named(wanted), *options.given(), *(["--drop"] if drop else [])]
+        return _verify_microbatch(plan, raw, loads or [], named, json.json, say)
     document = read_result(raw, plan)
     if options.given():
         rule = "is for maps of engines: a plan says it itself"
@@ -83,7 +88,7 @@ def verify(
     if not loads:
         faults += document_faults(document)
     else:
-        table, layers, digest = table_of(loads, say)
+        table, layers, digest = table_of(loads, say, drop)
         if digest is not None and digest != document.instance.sha256:
             faults.append(
                 f"{DIGEST} {document.instance.sha256}, the instance {loads[0]} is {digest}: the plan was made for "
@@ -150,15 +155,21 @@ def _size(document: ResultDocument) -> tuple[int, int]:
     return len(document.solution.layers[0].replicas), len(document.solution.layers)
 
 
-def table_of(paths: list[str], say: Say) -> tuple[Any, tuple[int, ...], str | None]:
+def table_of(paths: list[str], say: Say, drop: list[str] | None = None) -> tuple[Any, tuple[int, ...], str | None]:
     """Loads, their layer ids, and the digest where the file is an instance with rules of its own."""
+    from moeopt.cli.accepting import check_names, dropped, said_of
     from moeopt.cli.inputs import read_any, sources
 
+    check_names(None, drop)
     paths = sources(paths, say)
     if len(paths) > 1:
         from moeopt.cli.windows import joined
 
-        table = joined(paths, say)
+        read = [read_any(path) for path in paths]
+        tables = [dropped(found, drop) for what, found in read if what == "loads"]
+        table = joined(paths, say, read=tables if len(tables) == len(paths) else None)
+        for path, one in zip(paths, tables, strict=False):
+            said_of(one, path, say)
         return table.windows, table.layers, None
     path = paths[0]
     what, found = read_any(path)
@@ -166,8 +177,10 @@ def table_of(paths: list[str], say: Say) -> tuple[Any, tuple[int, ...], str | No
         rule = "is a plan, not loads or an instance"
         raise InstanceError([Violation("input", "", path, rule, "Give the plan first, then the loads")])
     if what == "loads":
+        found = dropped(found, drop)
         for note in found.notes:
             say.note(f"{path}: {note}")
+        said_of(found, path, say)
         return (found.loads if found.windows is None else found.windows), found.layers, None
     return found.given_loads, found.layers, found.sha256
 

@@ -11,8 +11,9 @@ from moeopt.errors import Violations
 from moeopt.microbatch.builders import PATTERNS, Pattern
 from moeopt.microbatch.times import Constant, Linear, Table, TimeModel, Transfer
 
-MOST_ITEMS = 2_000_000
-"""Items (layers x micro-batches x stages) beyond which a schedule is not simulated."""
+MOST_ITEMS = 200_000
+"""Items (layers x micro-batches x stages) of a schedule: a second's work, and a timeline nobody reads."""
+MOST_CANDIDATES = 20_000
 LARGEST_COUNT = 1_000_000
 
 
@@ -159,6 +160,17 @@ def scale(
                     where = f"{stage}, layer {layer}"
                     check.add("layer_scale", factor, where=where, rule="must be a finite factor >= 0", fix="Use 1")
     return None if check.found else {stage: tuple(row) for stage, row in given.items()}
+
+
+def size(check: Violations, m: Sequence[int], layers: int, stages: int, candidates: int) -> None:
+    """Whether every candidate can be simulated in about a second, and all of them looked at."""
+    top = max(m, default=0)
+    if top * layers * stages > MOST_ITEMS:
+        rule = f"{top:,} micro-batches x {layers:,} layers x {stages} stages are more than {MOST_ITEMS:,} items"
+        check.add("m", top, rule=rule, fix=f"Use at most {max(MOST_ITEMS // (layers * stages), 1):,}, or fewer layers")
+    if candidates > MOST_CANDIDATES:
+        rule = f"with m they are more than {MOST_CANDIDATES:,} candidates"
+        check.add("batches", f"{candidates:,} pairs", rule=rule, fix="Leave some out")
 
 
 def _plain(value: Any) -> float:

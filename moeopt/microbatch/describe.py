@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moeopt.microbatch import closed_forms, published
-from moeopt.microbatch.bounds import Argument
+from moeopt.microbatch.bounds import Argument, bound
 from moeopt.microbatch.candidates import Candidate
 from moeopt.microbatch.cycle_ratio import cycle_ratio
 from moeopt.microbatch.graph import SYNC
@@ -151,7 +151,7 @@ def _row(row: SweepRow, proved: Mapping[Candidate, Argument]) -> dict[str, Any]:
         "time_s": time,
         "throughput": candidate.batch / time if time else None,
         "cycle_s": None if row.form is None else float(row.form.cycle),
-        "lower_bound_s": float(proved[candidate].seconds),
+        "lower_bound_s": float(proved[candidate].seconds) if candidate in proved else None,
         "how": row.how,
         "why_not": row.why_not,
     }
@@ -226,8 +226,10 @@ def tbt_conflict(instance: MicrobatchInstance, rows: Sequence[SweepRow]) -> dict
     assert instance.tbt_slo_s is not None
     best = min((row for row in rows if row.why_not != "memory"), key=lambda row: row.time)
     time, one = float(best.time), best.candidate
+    floor = min(bound(instance, row.candidate).seconds for row in rows if row.why_not != "memory")
+    order = "" if floor == best.time else f"; no order of service gets below {float(floor):.6g} s"
     message = (
         f"tbt_slo_s = {instance.tbt_slo_s:.6g} s is below the best possible, {time:.6g} s "
-        f"with m = {one.m} and a batch of {one.batch}"
+        f"with m = {one.m} and a batch of {one.batch}{order}"
     )
     return {"rule": "tbt_slo_s", "message": message, "shortfall": time - instance.tbt_slo_s, "best": time}

@@ -115,7 +115,7 @@ def solve_exact(instance: MicrobatchInstance, context: Context) -> Outcome[Micro
     stop = outcome.stop
     claims: dict[Candidate, Fraction] = {}
     with Worker() as worker:
-        if found is not None and not context.deadline.passed():
+        if found is not None and stop is Stop.FINISHED and not context.deadline.passed():
             model = build(instance, rows=rows, scaled=True)
             linear = LinearModel.from_pulp(model.problem)
             first = start_values(model, found, instance)
@@ -136,8 +136,10 @@ def solve_exact(instance: MicrobatchInstance, context: Context) -> Outcome[Micro
                     found = chosen
         run = order.Search(instance, context, worker, found)
         for candidate in _open(instance, rows, found)[:MOST_ORDERS]:
-            if context.deadline.passed():
-                stop = Stop.INTERRUPTED if context.deadline.stopped() else Stop.TIME
+            if stop is not Stop.FINISHED or context.deadline.passed():
+                stop = (
+                    stop if stop is not Stop.FINISHED else Stop.INTERRUPTED if context.deadline.stopped() else Stop.TIME
+                )
                 break
             run.candidate(candidate)
     claims |= run.claims

@@ -118,6 +118,7 @@ class MicrobatchInstance:
         kept, listed, notes = candidates(
             check, wanted, totals, micro_batch=micro_batch, uneven=uneven, default=m is None
         )
+        checks.size(check, kept, layers, len(PATTERNS[pattern].stages), len(listed))
         check.raise_if_any()
         fields = {
             "layers": layers,

@@ -10,6 +10,7 @@ from moeopt.microbatch.instance import MicrobatchInstance
 from moeopt.microbatch.plan import MicrobatchPlan
 from moeopt.microbatch.problem import house
 from moeopt.registry import Context, Method, Outcome
+from moeopt.result import Stop
 
 
 def auto(instance: MicrobatchInstance, context: Context) -> Outcome[MicrobatchPlan]:
@@ -17,7 +18,7 @@ def auto(instance: MicrobatchInstance, context: Context) -> Outcome[MicrobatchPl
     outcome = sweep.outcome(instance, context, "auto")
     best = next(iter(sweep.ranked(instance, outcome.details["rows"])), None)
     met = best is not None and best.time == bounds.bound(instance, best.candidate).seconds
-    if met or context.deadline.passed():  # where its bound is met, no other order is better
+    if met or outcome.stop is not Stop.FINISHED:  # where its bound is met, no other order is better
         return outcome
     other = lpt.lpt(instance, context).plan
     if other is None:

@@ -81,7 +81,12 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
             warm = verify.evaluate(instance, context.warm_start)
             if warm.objective <= judged.objective:
                 plan, judged = context.warm_start, warm
-        proved: Arguments = {one: bounds.bound(instance, one) for one in instance.candidates}
+        proved: Arguments = {judged.candidate: bounds.bound(instance, judged.candidate)}
+        for one in instance.candidates:
+            if context.deadline.passed() and one not in proved:
+                outcome.notes.append("the time was up before every candidate had a bound: the lower bound is 0")
+                break
+            proved[one] = bounds.bound(instance, one)
         claims: dict[Candidate, Fraction] = {} if outcome.bounds is None else dict(outcome.bounds)
         floor, kind, certificate = lower_bound(instance, proved, claims, judged.objective)
         rows = outcome.details.get("rows") or sweep.table(instance)
@@ -131,7 +136,9 @@ def lower_bound(
             claim = verify.worth(instance, candidate, claims.get(candidate, Fraction(0)))
             claimed.append(max(value, claim))
         rows.append([candidate.m, candidate.batch, kind, where, str(argument.seconds)])
-    floor = min(certified)
+    floor = min(certified) if len(proved) == len(instance.candidates) else Fraction(0)
+    if not floor:
+        claimed = [floor]
     certificate = {"kind": "candidates", "value": str(floor), "candidates": rows}
     best = min(min(claimed), objective)
     if best > floor:

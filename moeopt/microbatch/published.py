@@ -62,17 +62,29 @@ def compared(time: Number, truth: Number) -> Published:
     return Published(time, valid, float((time - truth) / truth) if truth else (0.0 if valid else None))
 
 
-def fewest_m(attention: Number, dispatch: Number, experts: Number, combine: Number) -> int | None:
-    """The published rule ``m >= 2 (1 + T_c / T_f)``, with two links ``m T_f >= 2 T_f + T_d + T_b``.
+def asked_m(attention: Number, dispatch: Number, experts: Number, combine: Number) -> Number | None:
+    """``2 (1 + T_c / T_f)``, with two links ``2 + (T_d + T_b) / T_f``; ``None`` where T_f is 0 and links take time.
 
-    It asks for more than is needed where attention and experts differ. ``None``: T_f is 0, and no m is enough.
-
-    >>> fewest_m(0.4, 0.3, 0.5, 0.3), fewest_m(1, Fraction(1, 2), 1, Fraction(1, 2))
-    (4, 3)
+    >>> round(asked_m(0.4, 0.3, 0.5, 0.3), 9)
+    3.2
     """
     top, links = max(attention, experts), dispatch + combine
     if not top:
         return None if links else 2
-    if isinstance(links / top, float):
-        return 2 + math.ceil(links / top * (1 - closed_forms.HIDES))
-    return 2 + math.ceil(Fraction(links) / Fraction(top))
+    if isinstance(top, int) and isinstance(links, int):
+        return 2 + Fraction(links, top)
+    return 2 + links / top
+
+
+def fewest_m(attention: Number, dispatch: Number, experts: Number, combine: Number) -> int | None:
+    """The published rule, the least m with ``m >= 2 (1 + T_c / T_f)``; ``None``: no m is enough.
+
+    It asks for more than is needed where attention and experts differ.
+
+    >>> fewest_m(0.4, 0.3, 0.5, 0.3), fewest_m(1, Fraction(1, 2), 1, Fraction(1, 2))
+    (4, 3)
+    """
+    asked = asked_m(attention, dispatch, experts, combine)
+    if asked is None:
+        return None
+    return math.ceil(asked * (1 - closed_forms.HIDES)) if isinstance(asked, float) else math.ceil(asked)

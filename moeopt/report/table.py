@@ -75,18 +75,18 @@ def columns(summary: Summary) -> list[Column]:
         Column("Replicas", "max", lambda row: whole(row.max_replicas)),
         Column("Replicas", "redundant", lambda row: whole(row.redundant_slots)),
         Column(
-            "Like-named figures",
+            "As engines log it",
             "imbalance_total",
             lambda row: words.ratio(row.figure("imbalance_total")),
             words.ratio(summary.bound_total),
         ),
         Column(
-            "Like-named figures",
+            "As engines log it",
             "mean_over_max",
             lambda row: words.ratio(row.figure("mean_over_max")),
             words.ratio(reciprocal),
         ),
-        Column("Like-named figures", "excess", lambda row: words.ratio(row.figure("excess")), words.ratio(excess)),
+        Column("As engines log it", "excess", lambda row: words.ratio(row.figure("excess")), words.ratio(excess)),
         Column("Time", "", lambda row: words.seconds(row.runtime_s)),
     ]
 

@@ -4,7 +4,7 @@
 
 One line a shape and method: imbalance (mean and worst layer), lower bound over ideal, gap (mean and worst layer),
 layers within 0.1 %, milliseconds a layer and the ratio to `eplb` within this run. Run nothing else beside it.
-``--write`` puts the best imbalance and bound into ``instances/published/shapes.json``.
+``--write`` keeps the best imbalance and bound ever found in ``instances/published/shapes.json``.
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ def main() -> None:
                 flush=True,
             )
             if method == "search":
-                row["best_known_imbalance_mean"] = round(result.solution["imbalance_mean"], 6)
-                row["lower_bound_over_mean"] = round(bound, 6)
+                mean, known = round(result.solution["imbalance_mean"], 6), row.get("best_known_imbalance_mean")
+                row["best_known_imbalance_mean"] = mean if known is None else min(known, mean)
+                row["lower_bound_over_mean"] = max(round(bound, 6), row.get("lower_bound_over_mean") or 0.0)
         summary.add(row, found, seconds)
     summary.show()
     if arguments.write:

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from moeopt import microbatch
 from moeopt.backends import BACKENDS, LinearModel, Worker, available_backends, solve_model, write_lp
 from moeopt.backends import read_back as values_of
+from moeopt.errors import InstanceError
 from moeopt.limits import Limits
 from moeopt.microbatch import MicrobatchInstance, MicrobatchPlan, exact, order, verify
 from moeopt.microbatch.document import load_instance
 from moeopt.microbatch.simulate import simulate
-from moeopt.result import Status
+from moeopt.result import Status, Stop
 from tests.microbatch import strategies
 from tests.microbatch.oracle import least_time
 
@@ -125,3 +126,45 @@ def test_a_worker_is_not_left_behind() -> None:
     with Worker() as worker:
         assert worker is not None
     microbatch.solve(load_instance(TINY / "one_link.json"), method="exact")
+
+
+def test_a_limit_that_first_come_first_served_breaks_is_open_until_an_order_keeps_it() -> None:
+    document = {**load_instance(TINY / "better_order.json").to_dict(), "tbt_slo_s": 15.5}
+    instance = MicrobatchInstance.from_dict(document)
+    served = microbatch.solve(instance, method="simulate")
+    assert served.status is Status.UNKNOWN
+    assert any("not proved" in note for note in served.notes)
+    for method in ("exact", "auto"):
+        result = microbatch.solve(instance, method=method)
+        assert (result.status, result.objective) == (Status.OPTIMAL, 15.0)
+
+
+def test_an_interrupt_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from moeopt.microbatch.heuristics import sweep
+
+    instance = load_instance(TINY / "hidden.json")
+    real, calls = sweep.form_of, []
+
+    def pressed(*arguments: object) -> object:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sweep, "form_of", pressed)
+    result = microbatch.solve(instance)
+    assert (result.stop, result.plan) == (Stop.INTERRUPTED, MicrobatchPlan(2, 2))
+    assert "interrupted after 2 of 4 candidates" in result.notes
+
+
+def test_candidates_that_time_does_not_reach_are_said() -> None:
+    times = {"attention": 0.1, "dispatch": 0.05, "experts": 0.1}
+    instance = MicrobatchInstance(times, layers=60, batches=range(12, 12 * 4001, 12))
+    result = microbatch.solve(instance, limits=Limits(time_s=0.05))
+    assert result.status is Status.FEASIBLE
+    assert any("time was up" in note for note in result.notes)
+
+
+def test_schedules_that_nobody_could_read_are_refused() -> None:
+    with pytest.raises(InstanceError, match="Use at most 500"):
+        MicrobatchInstance({"attention": 1, "dispatch": 1, "experts": 1}, layers=100, m=[4, 1000])

@@ -111,7 +111,7 @@ def test_certificates_that_claim_more_are_refused(instance: MicrobatchInstance) 
         [m, batch, kind, where, str(Fraction(value) * 2 + 1)] for m, batch, kind, where, value in worse["candidates"]
     ]
     assert verify.recheck(instance, {**worse, "candidates": rows})
-    assert "no argument" in verify.recheck(instance, {**certificate, "candidates": []})[0]
+    assert "no argument" in verify.recheck(instance, {**worse, "candidates": []})[0]
 
 
 @given(strategies.instances(max_m=3, max_layers=3, whole=True))

@@ -17,10 +17,12 @@ def lpt(instance: MicrobatchInstance, context: Context) -> Outcome[MicrobatchPla
     Where each stage has a resource of its own and micro-batches are alike this is first come, first served.
     """
     rows = sweep.table(instance, "simulate", context, rule="lpt")
+    stop, notes = sweep.ended(instance, rows, context)
     best = next(iter(sweep.ranked(instance, rows)), None)
     if best is None:
-        return Outcome(None, iterations=len(rows), notes=["no candidate keeps the limits with the longest item first"])
+        notes.append("no candidate keeps the limits with the longest item first; that no order does is not proved")
+        return Outcome(None, stop, iterations=len(rows), notes=notes)
     plan = MicrobatchPlan(best.candidate.m, best.candidate.batch)
     done, ticks = verify.schedule(instance, plan, "lpt")
     assert Fraction(done.makespan) / ticks == best.time
-    return Outcome(MicrobatchPlan(plan.m, plan.batch, done.sequences), iterations=len(rows))
+    return Outcome(MicrobatchPlan(plan.m, plan.batch, done.sequences), stop, iterations=len(rows), notes=notes)

@@ -37,30 +37,47 @@ class SweepRow:
 def table(
     instance: MicrobatchInstance, how: How = "auto", context: Context | None = None, rule: Rule = "fcfs"
 ) -> list[SweepRow]:
-    """Every candidate's time; those that a deadline leaves no time for are missing.
+    """Every candidate's time; those that a deadline or an interrupt leaves no time for are missing.
 
     ``auto`` takes the formula where there is one. ``closed_form`` alone is for instances where all have one.
     """
     rows: list[SweepRow] = []
     limit = None if instance.tbt_slo_s is None else exact(instance.tbt_slo_s)
-    for place, candidate in enumerate(instance.candidates):
-        if context is not None and rows and context.deadline.passed():
-            break
-        form = form_of(instance, candidate)
-        if form is not None and how != "simulate" and rule == "fcfs":
-            time, said = Fraction(form.time), "closed_form"
-        else:
-            done, ticks = verify.schedule(instance, MicrobatchPlan(candidate.m, candidate.batch), rule)
-            time, said = Fraction(done.makespan) / ticks, "simulate"
-        why_not = ""
-        if not verify.fits_memory(instance, candidate):
-            why_not = "memory"
-        elif limit is not None and time > limit:
-            why_not = "tbt"
-        rows.append(SweepRow(candidate, time, said, form, why_not))
-        if context is not None:
-            context.report(place + 1, len(instance.candidates))
+    try:
+        for place, candidate in enumerate(instance.candidates):
+            if context is not None and rows and context.deadline.passed():
+                break
+            rows.append(_row(instance, candidate, how, rule, limit))
+            if context is not None:
+                context.report(place + 1, len(instance.candidates))
+    except KeyboardInterrupt:
+        if not rows:
+            raise  # there is nothing to keep
     return rows
+
+
+def _row(instance: MicrobatchInstance, candidate: Candidate, how: How, rule: Rule, limit: Fraction | None) -> SweepRow:
+    form = form_of(instance, candidate)
+    if form is not None and how != "simulate" and rule == "fcfs":
+        time, said = Fraction(form.time), "closed_form"
+    else:
+        done, ticks = verify.schedule(instance, MicrobatchPlan(candidate.m, candidate.batch), rule)
+        time, said = Fraction(done.makespan) / ticks, "simulate"
+    why_not = ""
+    if not verify.fits_memory(instance, candidate):
+        why_not = "memory"
+    elif limit is not None and time > limit:
+        why_not = "tbt"
+    return SweepRow(candidate, time, said, form, why_not)
+
+
+def ended(instance: MicrobatchInstance, rows: Sequence[SweepRow], context: Context) -> tuple[Stop, list[str]]:
+    """Why a sweep ended, and a note where that was early."""
+    if len(rows) == len(instance.candidates):
+        return Stop.FINISHED, []
+    stop = Stop.TIME if context.deadline.passed() else Stop.INTERRUPTED
+    what = "the time was up" if stop is Stop.TIME else "interrupted"
+    return stop, [f"{what} after {len(rows)} of {len(instance.candidates)} candidates"]
 
 
 def ranked(instance: MicrobatchInstance, rows: Sequence[SweepRow]) -> list[SweepRow]:
@@ -81,10 +98,7 @@ def ranked(instance: MicrobatchInstance, rows: Sequence[SweepRow]) -> list[Sweep
 def outcome(instance: MicrobatchInstance, context: Context, how: How) -> Outcome[MicrobatchPlan]:
     """The best candidate first come first served."""
     rows = table(instance, how, context)
-    stop = Stop.FINISHED if len(rows) == len(instance.candidates) else Stop.TIME
-    notes = []
-    if stop is Stop.TIME:
-        notes.append(f"the time was up after {len(rows)} of {len(instance.candidates)} candidates")
+    stop, notes = ended(instance, rows, context)
     best = next(iter(ranked(instance, rows)), None)
     plan = None if best is None else MicrobatchPlan(best.candidate.m, best.candidate.batch)
     if plan is None:
