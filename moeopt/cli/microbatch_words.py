@@ -186,7 +186,7 @@ class Words:
         found = []
         runner_up = self.solution["runner_up"] or {}
         named = {(one.get("m"), one.get("batch")) for one in (self.solution, runner_up)}
-        for m in dict.fromkeys(row["m"] for row in rows):
+        for m in sorted({row["m"] for row in rows}):
             mine = [row for row in rows if row["m"] == m]
             free = [row for row in mine if not row["why_not"]]
             best = min(free or mine, key=self._worth_of if free else lambda row: row["time_s"])

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
-UNSPLIT, MANY = "=", "#"
+"""Of micro-batches; after the last one they begin again."""
+UNSPLIT = "="
 COLOURS = ("#0072b2", "#e69f00", "#56b4e9", "#d55e00", "#009e73", "#f0e442", "#cc79a7", "#4d4d4d")
 DARK = ("#0072b2", "#d55e00", "#009e73", "#4d4d4d")
 LEAST = 12
@@ -79,7 +80,7 @@ def timeline_lines(step: Timeline, width: int, unit: str, signs: Signs) -> list[
         for index, (window, count) in enumerate(zip(windows, columns, strict=True)):
             if index:
                 line.append((signs.gap.center(BREAK), "dim"))
-            line += _cells(lane, window.start, scale, count, step.m, signs)
+            line += _cells(lane, window.start, scale, count, signs)
         shown = not place or step.lanes[place - 1].resource != lane.resource
         line.append(((busy[place] if shown else "").rjust(right), ""))
         found.append(line)
@@ -115,7 +116,7 @@ def _windows(step: Timeline, room: int) -> tuple[list[Window], list[int], float]
     return [Window(0.0, length), Window(start, start + length, unseen(last + 1, step.middle - 1))], [half, half], scale
 
 
-def _cells(lane: Lane, start: float, scale: float, count: int, m: int, signs: Signs) -> Line:
+def _cells(lane: Lane, start: float, scale: float, count: int, signs: Signs) -> Line:
     """A column shows the bar that takes most of it, if that is half of it, or a short one that has its middle there."""
     shown: list[Bar | None] = [None] * count
     part = [0.499] * count
@@ -136,7 +137,7 @@ def _cells(lane: Lane, start: float, scale: float, count: int, m: int, signs: Si
             shown[column] = bar
     pieces: Line = []
     for one in shown:
-        sign, look = (signs.idle, "dim") if one is None else _look(one, m)
+        sign, look = (signs.idle, "dim") if one is None else _look(one)
         if pieces and pieces[-1][1] == look:
             pieces[-1] = (pieces[-1][0] + sign, look)
         else:
@@ -144,13 +145,13 @@ def _cells(lane: Lane, start: float, scale: float, count: int, m: int, signs: Si
     return pieces
 
 
-def _look(bar: Bar, m: int) -> tuple[str, str]:
+def _look(bar: Bar) -> tuple[str, str]:
     """Sign and style of a bar."""
     if bar.micro_batch < 0:
         return UNSPLIT, "black on #9aa1a9"
     colour = COLOURS[bar.micro_batch % len(COLOURS)]
     ink = "white" if colour in DARK else "black"
-    return SIGNS[bar.micro_batch] if m <= len(SIGNS) else MANY, f"{ink} on {colour}"
+    return SIGNS[bar.micro_batch % len(SIGNS)], f"{ink} on {colour}"
 
 
 def _layers(step: Timeline, windows: Sequence[Window], columns: Sequence[int], scale: float, signs: Signs) -> str:
