@@ -10,11 +10,12 @@
 from __future__ import annotations
 
 # ruff: noqa: F405
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from moeopt.lazy import exports
 
 if TYPE_CHECKING:
-    from moeopt.microbatch.public import *  # noqa: F403  (at run time: see `__getattr__`)
+    from moeopt.microbatch.public import *  # noqa: F403
 
 __all__ = [
     "METHODS",
@@ -36,10 +37,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Names above, once one is used: who reads an instance need not wait for solvers."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module("moeopt.microbatch.public"), name)
-    globals()[name] = found
-    return found
+__getattr__ = exports(__name__, __all__)

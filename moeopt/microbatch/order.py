@@ -20,8 +20,8 @@ from moeopt.result import Status, Stop
 if TYPE_CHECKING:
     from moeopt.backends import Worker
 
-MOST_PAIRS = 120
-"""Pairs of items whose order is open, beyond which no programme is written: it would prove nothing in a minute."""
+MOST_PAIRS = 200
+"""Pairs of items whose order is open, beyond which no programme is written: from there on proofs take minutes."""
 
 Pair = tuple[int, int]
 

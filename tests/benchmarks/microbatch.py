@@ -35,9 +35,10 @@ def sweep_seconds(repeats: int = 5) -> tuple[int, float, float]:
         solved.append(0.0)
         count = 0
         for pattern, stages in STAGES.items():
-            m = (1, 2) if pattern == "dual" else (1, 2, 4, 8)
             begin = time.perf_counter()
-            instance = microbatch.MicrobatchInstance(stages, layers=58, pattern=pattern, m=m, batches=BATCHES)
+            instance = microbatch.MicrobatchInstance(
+                stages, layers=58, pattern=pattern, m=(1, 2, 4, 8), batches=BATCHES
+            )
             count += len(sweep.table(instance))
             swept[-1] += time.perf_counter() - begin
             begin = time.perf_counter()

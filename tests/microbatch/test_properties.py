@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from moeopt import microbatch
 from moeopt.errors import InstanceError, PlanError
-from moeopt.microbatch import METHODS, MicrobatchInstance, MicrobatchPlan, bounds, closed_forms, exact, verify
-from moeopt.microbatch.heuristics import sweep
+from moeopt.microbatch import METHODS, MicrobatchInstance, MicrobatchPlan, bounds, closed_forms, verify
 from moeopt.result import Result, Status
 from tests.microbatch import strategies
 from tests.microbatch.oracle import least_time
@@ -201,37 +200,6 @@ def test_longer_stages_never_lower_a_bound_or_a_time_in_turn(instance: Microbatc
         assert microbatch_time(verify.in_ticks(graph)) <= microbatch_time(verify.in_ticks(other))
 
 
-@given(strategies.instances())
-def test_limits_hold_or_the_best_possible_is_said(instance: MicrobatchInstance) -> None:
-    rows = sweep.table(instance)
-    times = sorted(row.time for row in rows)
-    if not times[0]:
-        return
-    document = instance.to_dict()
-    tight = MicrobatchInstance.from_dict({**document, "tbt_slo_s": float(times[0]) * 1.0000001})
-    assert verify.evaluate(tight, microbatch.solve(tight).plan).time <= Fraction(float(times[0]) * 1.0000001)
-    below = min(bounds.bound(instance, one).seconds for one in instance.candidates)
-    if below:
-        result = microbatch.solve(MicrobatchInstance.from_dict({**document, "tbt_slo_s": float(below) * 0.999}))
-        assert result.status is Status.INFEASIBLE
-        assert result.conflicts[0]["best"] == float(times[0])
-        assert "best possible" in result.conflicts[0]["message"]
-
-
-@given(strategies.instances(), st.integers(1, 30))
-def test_memory_holds_or_is_said_to_be_short(instance: MicrobatchInstance, room: int) -> None:
-    document = {**instance.to_dict(), "bytes_per_sequence": 10.0, "memory_bytes": 10.0 * room}
-    limited = MicrobatchInstance.from_dict(document)
-    result = microbatch.solve(limited)
-    least = min(one.batch for one in instance.candidates)
-    assert (result.status is Status.INFEASIBLE) == (least > room)
-    if result.plan is not None:
-        assert result.plan.batch <= room
-    else:
-        assert result.conflicts[0]["rule"] == "memory_bytes"
-        assert str(least) in result.conflicts[0]["message"]
-
-
 @given(strategies.instances(), st.booleans())
 def test_written_and_read_is_the_same(instance: MicrobatchInstance, named: bool) -> None:
     document = {**instance.to_dict(), "name": "x" if named else ""}
@@ -304,19 +272,3 @@ def test_no_time_at_all_is_a_step_of_no_time() -> None:
             result = microbatch.solve(instance, method=name)
             assert (result.objective, result.status) == (0.0, Status.OPTIMAL), (pattern, name)
             assert result.solution is not None and result.solution["throughput"] is None
-
-
-@pytest.mark.parametrize("backend", ["highs", "cbc", "scipy"])
-@settings(max_examples=4)
-@given(instance=strategies.instances())
-def test_back_ends_agree_on_the_programme_of_candidates(backend: str, instance: MicrobatchInstance) -> None:
-    from moeopt.backends import BACKENDS, LinearModel, solve_model
-
-    if not BACKENDS[backend].available():
-        pytest.skip(f"{backend} is not installed")
-    model = exact.build(instance, scaled=True)
-    answer = solve_model(LinearModel.from_pulp(model.problem), backend=backend)
-    best = sweep.ranked(instance, model.rows)[0]
-    truth = float(verify.worth(instance, best.candidate, best.time))
-    assert answer.objective is not None
-    assert answer.objective * model.scale[0] == pytest.approx(truth, rel=1e-6, abs=1e-9)

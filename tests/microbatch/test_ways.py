@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moeopt.microbatch import closed_forms
+from moeopt.microbatch import MicrobatchInstance, MicrobatchPlan, closed_forms, verify
 from moeopt.microbatch.builders import PATTERNS, dual, ping_pong
 from moeopt.microbatch.cycle_ratio import cycle_ratio
 from moeopt.microbatch.graph import Lap, Number, StageGraph
 from moeopt.microbatch.longest_path import longest_path
+from moeopt.microbatch.periodic import fcfs_time
 from moeopt.microbatch.simulate import simulate
+from tests.microbatch import strategies
 from tests.microbatch.ways import disagreement, draw, four_ways
 
 times = st.one_of(st.integers(0, 6), st.fractions(0, 1, max_denominator=9))
@@ -84,6 +86,19 @@ def test_schedules_break_no_rule(graph: StageGraph) -> None:
         assert all(done.start[other] >= done.end[item] for other in row)
     for row in done.sequences:
         assert all(done.start[two] >= done.end[one] for one, two in pairwise(row))
+
+
+@given(strategies.instances(max_layers=60, max_m=5))
+def test_jumping_over_layers_that_repeat_changes_nothing(instance: MicrobatchInstance) -> None:
+    if instance.layer_scale is None:
+        for one in instance.candidates:
+            done, ticks = verify.schedule(instance, MicrobatchPlan(one.m, one.batch))
+            assert fcfs_time(instance, one) == Fraction(done.makespan) / ticks
+
+
+@given(strategies.instances(max_layers=60, max_m=4, whole=True, patterns=("shared-link", "dual", "ping-pong")))
+def test_jumping_changes_nothing_where_times_have_ties(instance: MicrobatchInstance) -> None:
+    test_jumping_over_layers_that_repeat_changes_nothing.hypothesis.inner_test(instance)  # type: ignore[attr-defined]
 
 
 def every_cycle(lap: Lap) -> Fraction:

@@ -11,6 +11,7 @@ from moeopt.microbatch import verify
 from moeopt.microbatch.candidates import Candidate
 from moeopt.microbatch.closed_forms import Form, form_of
 from moeopt.microbatch.instance import MicrobatchInstance
+from moeopt.microbatch.periodic import fcfs_time
 from moeopt.microbatch.plan import MicrobatchPlan
 from moeopt.microbatch.simulate import Rule
 from moeopt.microbatch.times import exact
@@ -39,7 +40,8 @@ def table(
 ) -> list[SweepRow]:
     """Every candidate's time; those that a deadline or an interrupt leaves no time for are missing.
 
-    ``auto`` takes the formula where there is one. ``closed_form`` alone is for instances where all have one.
+    ``auto`` takes the formula where there is one, else where layers are alike a simulation that jumps over those that
+    repeat. ``closed_form`` alone is for instances where all have one.
     """
     rows: list[SweepRow] = []
     limit = None if instance.tbt_slo_s is None else exact(instance.tbt_slo_s)
@@ -60,6 +62,8 @@ def _row(instance: MicrobatchInstance, candidate: Candidate, how: How, rule: Rul
     form = form_of(instance, candidate)
     if form is not None and how != "simulate" and rule == "fcfs":
         time, said = Fraction(form.time), "closed_form"
+    elif how == "auto" and rule == "fcfs" and instance.layer_scale is None:
+        time, said = fcfs_time(instance, candidate), "periodic"
     else:
         done, ticks = verify.schedule(instance, MicrobatchPlan(candidate.m, candidate.batch), rule)
         time, said = Fraction(done.makespan) / ticks, "simulate"
