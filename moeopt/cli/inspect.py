@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID, read_file
+from moeopt.cli.microbatch_files import facts as microbatch_facts
+from moeopt.cli.microbatch_files import show as show_microbatch
 from moeopt.cli.options import OF_FINDINGS, Json, Shape
 from moeopt.cli.say import Common, Say, count, few, ranges
 from moeopt.cli.verb import DONE, verb
@@ -64,10 +67,12 @@ def inspect(
     check_names(shape.accept, shape.drop)
     files = sources(files, say)
     experts = experts_of(shape)
-    read = [(path, *(_map(path) or read_any(path, shape.layers, experts))) for path in files]
+    read = [(path, *(read_file(path) or _map(path) or read_any(path, shape.layers, experts))) for path in files]
     loads = [(path, content) for path, what, content in read if what == "loads"]
     if shape.given() and not loads:
-        is_one = {"plan": "a plan", "map": "a map of an engine"}.get(read[0][1], "an instance document")
+        is_one = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine"}.get(
+            read[0][1], "an instance document"
+        )
         rule = f"is {is_one}, and options are for loads"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads"
         raise InstanceError([Violation("input", "", files[0], rule, fix)])
@@ -80,6 +85,8 @@ def inspect(
             facts |= _plan_facts(path, content)
         elif what == "map":
             facts |= _map_facts(path, content)
+        elif what in (INSTANCE_SAID, PLAN_SAID):
+            facts |= microbatch_facts(path, what, content)
         elif what == "instance":
             facts |= _load_facts(content) | _reach(content)
         else:
@@ -281,6 +288,9 @@ def _plan_facts(path: str, content: Any) -> dict[str, Any]:
 def _show(facts: dict[str, Any], say: Say) -> None:
     from moeopt.cli.tables import percent, tokens
 
+    if facts["what"] in (INSTANCE_SAID, PLAN_SAID):
+        show_microbatch(facts, say)
+        return
     lines = [f"{facts['file']}: {facts['what']}"]
     if facts["what"] == "plan":
         if "layers" in facts:

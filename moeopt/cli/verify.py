@@ -63,8 +63,9 @@ def verify(
     Without loads the structure is checked: lengths, ids, every expert present, doubles, groups, and that the numbers
     in the document agree with each other. With an LLM (--hf-config or --llm) its layers, their numbers, experts and
     top-k must be those of the plan. The map of an engine has no numbers: its ids, cover, doubles and layers are
-    checked, and with loads its imbalance is computed.
+    checked, and with loads its imbalance is computed. A micro-batch plan has its instance within.
     """
+    from moeopt.cli.microbatch_files import is_plan
     from moeopt.documents import read_bytes, read_json
     from moeopt.placement.load_plan import claimed_layers, document_faults, read_result, unchecked
 
@@ -75,7 +76,11 @@ def verify(
         raise InstanceError([Violation("--failures", "", "given", rule, "Leave it out")])
     if map_found is not None:
         return verify_map(plan, *map_found, wanted, which, options, loads or [], json.json, say, drop)
-    document = read_result(read_json(read_bytes(plan), plan), plan)
+    raw = read_json(read_bytes(plan), plan)
+    if is_plan(raw):
+        named = [*_named(wanted), *options.given(), *(["--drop"] if drop else [])]
+        return _verify_microbatch(plan, raw, loads or [], named, json.json, say)
+    document = read_result(raw, plan)
     if options.given():
         rule = "is for maps of engines: a plan says it itself"
         raise InstanceError([Violation(options.given()[0], "", "given", rule, "Leave it out")])
@@ -116,6 +121,23 @@ def verify(
         elif failures:
             say.note("what failures would lose was not looked at: the plan has faults")
     return GATE if faults else DONE
+
+
+def _named(wanted: dict[str, int | None]) -> list[str]:
+    return [f"--{name}" for name, number in wanted.items() if number is not None]
+
+
+def _verify_microbatch(plan: str, raw: Any, given: list[str], options: list[str], json: bool, say: Say) -> int:
+    """A plan of another room, which has its instance within."""
+    from moeopt.cli.verify_microbatch import verify_microbatch
+
+    check = Violations()
+    for option in options:
+        check.add(option, "given", rule="is for placements: a micro-batch plan has its instance", fix="Leave it out")
+    if len(given) > 1:
+        check.add("instance", ", ".join(given), rule="must be one instance", fix="Give the one it was made for")
+    check.raise_if_any()
+    return verify_microbatch(plan, raw, given[0] if given else None, json, say)
 
 
 def _lost(document: ResultDocument) -> dict[str, Any]:
