@@ -8,12 +8,13 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-inp
 LOADS := instances/published/deepseek_v2_lite_law.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint clean
+.PHONY: help demo test bench reference lint clean
 
 help:
 	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
 	@echo "make test    ruff, mypy and pytest"
 	@echo "make bench   the table of targets, about 25 minutes; kept in reports/placement-bench.md"
+	@echo "make reference   values of the sources beside ours"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make clean   remove what these targets made"
 
@@ -48,6 +49,9 @@ test: lint
 
 bench: $(VENV)/run.stamp
 	$(BIN)/python -m tests.benchmarks.targets --write
+
+reference: $(VENV)/test.stamp
+	$(BIN)/python -m tests.reference
 
 clean:
 	rm -rf $(VENV) out build *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -31,8 +31,8 @@ def guarded(table: LoadTable, path: str, shape: Shape, say: Say) -> LoadTable:
     """
     from moeopt.workload.dummies import without_dummies
 
-    check_names(shape)
-    kept = dropped(table, shape)
+    check_names(shape.accept, shape.drop)
+    kept = dropped(table, shape.drop)
     if kept is not table:
         say.keep(f"{path}: {kept.notes[-1]}")
         kept = replace(kept, notes=kept.notes[:-1])
@@ -57,9 +57,9 @@ def guarded(table: LoadTable, path: str, shape: Shape, say: Say) -> LoadTable:
     return kept
 
 
-def dropped(table: LoadTable, shape: Shape) -> LoadTable:
+def dropped(table: LoadTable, names: Sequence[str] | None) -> LoadTable:
     """The table without what ``--drop`` names; the same object where there is nothing of it."""
-    if not shape.drop:
+    if not names:
         return table
     from moeopt.workload.dummies import without_dummies
 
@@ -70,12 +70,22 @@ def dropped(table: LoadTable, shape: Shape) -> LoadTable:
     return kept
 
 
-def check_names(shape: Shape) -> None:
+def said_of(table: LoadTable, path: str, say: Say) -> None:
+    """Notes on what matters, for a verb that judges the loads as they are."""
+    from moeopt.workload.laws import MATTERS, findings
+
+    for finding in findings(table):
+        if finding.severity == MATTERS:
+            hint = f" (--drop {finding.name})" if finding.name in DROPS else ""
+            say.note(f"{path}: {finding.name}: {finding.text}{hint}")
+
+
+def check_names(accept: Sequence[str] | None, drop: Sequence[str] | None) -> None:
     """Names of ``--accept`` and ``--drop`` that there are not, each with the nearest one."""
     from moeopt.workload.laws import LAWS
 
     check = Violations()
-    for option, names, known in (("--accept", shape.accept, tuple(LAWS)), ("--drop", shape.drop, DROPS)):
+    for option, names, known in (("--accept", accept, tuple(LAWS)), ("--drop", drop, DROPS)):
         for name in names or ():
             if name not in known:
                 near = get_close_matches(name, known, 1, 0)[0]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from moeopt.cli import check, compare, convert, export, generate, info, inspect, place, verify, warmup
+from moeopt.cli import check, compare, convert, export, generate, info, inspect, microbatch, place, verify, warmup
 
 app = typer.Typer(
     add_completion=False,
@@ -31,7 +31,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Place Mixture-of-Experts models on GPUs, with a proven bound on every answer.
+    """Place Mixture-of-Experts models on GPUs and cut their steps up, with a proven bound on every answer.
 
     Exit codes: 0 done, 1 our fault, 2 bad usage or input, 3 infeasible, 4 a limit was hit before any plan,
     5 a gate said no (verify found a fault, --fail-if-worse), 130 interrupted without an answer. Ctrl-C and SIGTERM keep
@@ -41,6 +41,6 @@ def root(
         typer.echo(context.get_help())
 
 
-for _module in (place, compare, convert, verify, inspect, check, generate, export, info, warmup):
+for _module in (place, microbatch, compare, convert, verify, inspect, check, generate, export, info, warmup):
     _name = _module.__name__.rpartition(".")[2]
     app.command(_name, epilog=_module.EXAMPLE, short_help=_module.__doc__)(getattr(_module, _name))

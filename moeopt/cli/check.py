@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,6 +35,8 @@ MOST_SLOTS = 2**24
 """More slots no instance has."""
 MOST_LAYERS, MOST_BYTES = 1_000_000, 2**1000
 """More are surely a slip, and no double counts them."""
+LEAST_MEMORY = 1e5
+"""Fewer bytes without a unit are surely meant to be gigabytes."""
 
 
 @verb
@@ -85,6 +88,9 @@ def check(
     each = None if expert_bytes is None else units.size("--expert-bytes", expert_bytes, found)
     memory = None if gpu_mem is None else units.size("--gpu-mem", gpu_mem, found)
     about = None
+    if memory is not None and 0 < memory < LEAST_MEMORY and (gpu_mem or "").replace(".", "", 1).isdigit():
+        fix = f"Write {gpu_mem}GB for gigabytes"
+        found.add("--gpu-mem", gpu_mem or "", rule=f"is {in_bytes(memory)} a GPU", fix=fix)
     if llm is not None:
         about = facts_document(llm, expected(params, found), expert_dtype)
         shaped = not (experts is None and slots is None and gpus is None)
@@ -126,7 +132,7 @@ def check(
     if gpus > 0 and nodes > 0:
         facts["engines"] = engines_said(experts, slots, gpus, nodes, groups, llm)
     if each is not None:
-        facts |= {"slot_bytes": each * layers, "gpu_bytes": each * layers * per_gpu}
+        facts |= {"slot_bytes": each * layers, "gpu_bytes": each * layers * math.ceil(per_gpu)}
         if slots >= experts:
             facts["redundant_bytes"] = each * layers * (slots - experts)
     if each is not None and memory is not None and gpus > 0:
@@ -233,7 +239,8 @@ def _show(facts: dict[str, Any], experts: int, gpus: int, layers: int, say: Say)
         say.show(f"no equal number of slots a GPU works for {where}")
     if memory:
         price = slot_price(facts["slot_bytes"], layers, facts.get("llm"))
-        say.show(f"{price}; this shape {in_bytes(facts['gpu_bytes'])} a GPU")
+        fullest = "a GPU" if facts["slots_per_gpu"] == int(facts["slots_per_gpu"]) else "on its fullest GPU"
+        say.show(f"{price}; this shape {in_bytes(facts['gpu_bytes'])} {fullest}")
         if facts.get("redundant_bytes"):
             more = facts["redundant_experts"]
             share = in_bytes(facts["redundant_bytes"] / gpus)

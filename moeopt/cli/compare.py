@@ -29,7 +29,9 @@ moeopt compare loads.csv --gpus 32 --slots 96 --plans ours.json,theirs.json
 
 moeopt compare --fit 'week_1_*.csv' --score 'week_2_*.csv' --gpus 32 --slots 96"""
 
+METHODS = "contiguous,eplb,lpt,search"
 RIVAL = "eplb"
+SEARCHES = frozenset({"search", "auto", "exact", "replan", "repair"})
 RUNNING = "running plan"
 """The row of the plan that runs."""
 
@@ -53,7 +55,7 @@ def compare(
     ] = False,
     methods: Annotated[
         str, typer.Option("--methods", help="Names with commas; also package.module:function.")
-    ] = "contiguous,eplb,lpt,search",
+    ] = METHODS,
     plans: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,12 +80,22 @@ def compare(
 
     Gaps are measured against the best bound that any of them proved. With -o the report is HTML, Markdown, CSV or
     JSON, as the ending says. --fail-if-worse looks at the plans, and without plans at the best other method.
+
+    A micro-batch instance is compared by all methods of its own.
     """
     from moeopt.cli.inputs import names_of, sources
+    from moeopt.cli.microbatch_files import read_instance as read_microbatch
     from moeopt.cli.solving import find_plugins
     from moeopt.cli.tables import comparison_table
 
     limits = solving.limits()
+    if inputs is not None and len(inputs) == 1 and not (fit or score or plans):
+        steps = read_microbatch(inputs[0], shape.given(), "compare")
+        if steps is not None:
+            from moeopt.cli.compare_microbatch import compare_microbatch
+
+            wanted = None if methods == METHODS else [name.strip() for name in methods.split(",") if name.strip()]
+            return compare_microbatch(inputs[0], steps, wanted, solving, output, say)
     fitted, scored = _held_out_files(inputs or [], fit or [], score or [], apart)
     inputs, fitted, scored = sources(inputs or [], say), sources(fitted, say), sources(scored, say)
     _check_output(output)
@@ -176,7 +188,9 @@ def _block(
     from moeopt.cli.inputs import layer_facts
     from moeopt.cli.solving import guarded_output
     from moeopt.cli.windows import read_inputs
+    from moeopt.limits import Deadline
     from moeopt.placement import PROBLEM
+    from moeopt.placement.heuristics.deep import engine
     from moeopt.placement.replanning.report import running_plan
 
     instance = read_inputs(paths, shape, say, name)
@@ -184,6 +198,8 @@ def _block(
     if instance.current is not None:
         ready = {RUNNING: running_plan(instance), **ready}
     with say.progress(instance.name) as listener, guarded_output(methods):
+        if limits.time_s is None and SEARCHES & set(methods):
+            engine(Deadline(None))  # compiled code is loaded before, or the first method's time would have it
         comparison = PROBLEM.compare(
             instance, methods, plans=ready, limits=limits, seed=solving.seed, on_progress=listener
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,9 +34,12 @@ def export(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> int:
-    """Write the exact model of one layer, in the names of models/placement.md, as an LP or MPS file."""
-    from moeopt.backends import write_lp, write_mps
+    """Write the exact model of one layer, in the names of models/placement.md, as an LP or MPS file.
+
+    Of a micro-batch instance the programme over its candidates, in the names of models/microbatch.md.
+    """
     from moeopt.cli.inputs import read_instance
+    from moeopt.cli.microbatch_files import read_instance as read_microbatch
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.placement.exact import build
 
@@ -51,6 +54,11 @@ def export(
         fix = f"Leave out --format, or name the file .{form}"
         raise InstanceError([Violation("--format", "", form, f"contradicts the ending of {output}", fix)])
     form = form or ending
+    steps = read_microbatch(input, [*shape.given(), *(["--layer"] if layer is not None else [])], "export")
+    if steps is not None:
+        from moeopt.microbatch import exact
+
+        return _write(exact.build(steps).to_pulp()[0], form, output, force, say)
     instance = read_instance(input, shape, say)
     if layer is None and instance.num_layers > 1:
         rule = f"is needed, {input} has {instance.num_layers:,} layers and a model is of one"
@@ -61,6 +69,13 @@ def export(
         raise InstanceError([Violation("--layer", "", str(wanted), f"is not a layer of {input}", known)])
     model = build(instance, layer=instance.layers.index(wanted)).to_pulp()
     problem = model[0] if isinstance(model, tuple) else model
+    return _write(problem, form, output, force, say)
+
+
+def _write(problem: Any, form: str, output: str | None, force: bool, say: Say) -> int:
+    """The programme as a file, or on standard output."""
+    from moeopt.backends import write_lp, write_mps
+
     text = (write_lp if form == "lp" else write_mps)(problem, output, force=force)
     if output is None:
         say.line(text.rstrip("\n"))

@@ -58,6 +58,7 @@ def info(
 
 def _schema() -> dict[str, Any]:
     from moeopt.engines.own import MapDocument
+    from moeopt.microbatch.document import InstanceDocument as MicrobatchDocument
     from moeopt.placement.document import InstanceDocument
     from moeopt.placement.load_plan import ResultDocument
 
@@ -65,13 +66,18 @@ def _schema() -> dict[str, Any]:
         "moeopt/placement-instance/1": InstanceDocument.model_json_schema(),
         "moeopt/placement-result/1": ResultDocument.model_json_schema(),
         "moeopt/expert-map/1": MapDocument.model_json_schema(),
+        "moeopt/microbatch-instance/1": MicrobatchDocument.model_json_schema(),
     }
 
 
 def _methods() -> dict[str, Any]:
-    from moeopt.placement import METHODS
+    from moeopt.registry import PROBLEMS, problem
 
-    return {name: {"claim": method.claim, "how": method.summary} for name, method in METHODS.items()}
+    return {
+        name if room == "placement" else f"{room} {name}": {"claim": method.claim, "how": method.summary}
+        for room in PROBLEMS
+        for name, method in problem(room).methods.items()
+    }
 
 
 def _backends() -> dict[str, Any]:

@@ -177,7 +177,7 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
     refuse_experts(table, shape, check)
     for note in table.notes:
         say.note(f"{path}: {note}")
-    wanted = None if shape.layers is None else layer_ids(shape.layers, table, check)
+    wanted = _busy(table, path, say) if shape.layers is None else layer_ids(shape.layers, table, check)
     arguments = shape.instance_fields(check)
     loads, layers = table.loads if table.windows is None else table.windows, list(table.layers)
     if wanted is not None and not check.found:
@@ -215,6 +215,17 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
         )
     except InstanceError as error:
         raise InstanceError(error.violations, path) from error
+
+
+def _busy(table: LoadTable, path: str, say: Say) -> list[int] | None:
+    """Layers with loads, where some have none: dense layers would count as balanced, and moves of theirs as moves."""
+    rows = [bool(row.any()) for row in table.loads]
+    if all(rows) or not any(rows):
+        return None
+    idle = [layer for layer, busy in zip(table.layers, rows, strict=True) if not busy]
+    what = f"{'layer' if len(idle) == 1 else 'layers'} {ranges(idle)} {'has' if len(idle) == 1 else 'have'}"
+    say.note(f"{path}: {what} no load and {'is' if len(idle) == 1 else 'are'} left out; --layers takes them in")
+    return [layer for layer, busy in zip(table.layers, rows, strict=True) if busy]
 
 
 def experts_of(shape: Shape) -> int | None:

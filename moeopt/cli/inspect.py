@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.inspect_show import show, show_reach
+from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID, read_file
+from moeopt.cli.microbatch_files import facts as microbatch_facts
 from moeopt.cli.options import OF_FINDINGS, Json, Shape
 from moeopt.cli.piped import file_of
 from moeopt.cli.say import Common, Say
@@ -58,13 +60,15 @@ def inspect(
     if shape.accept:
         rule, fix = "is for plans, and here every finding is shown", "Leave it out"
         raise InstanceError([Violation("--accept", "", ", ".join(shape.accept), rule, fix)])
-    check_names(shape)
+    check_names(shape.accept, shape.drop)
     files = sources(files, say)
     experts = experts_of(shape)
-    read = [(path, *(_map(path) or read_any(path, shape.layers, experts))) for path in files]
+    read = [(path, *(read_file(path) or _map(path) or read_any(path, shape.layers, experts))) for path in files]
     loads = [(path, content) for path, what, content in read if what == "loads"]
     if shape.given() and not loads:
-        is_one = {"plan": "a plan", "map": "a map of an engine"}.get(read[0][1], "an instance document")
+        is_one = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine"}.get(
+            read[0][1], "an instance document"
+        )
         rule = f"is {is_one}, and options are for loads"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads"
         raise InstanceError([Violation("input", "", files[0], rule, fix)])
@@ -77,6 +81,8 @@ def inspect(
             facts |= _plan_facts(path, content)
         elif what == "map":
             facts |= _map_facts(*content)
+        elif what in (INSTANCE_SAID, PLAN_SAID):
+            facts |= microbatch_facts(path, what, content)
         elif what == "instance":
             facts |= _load_facts(content) | _reach(content)
         else:
@@ -139,7 +145,7 @@ def _loads(path: str, table: LoadTable, shape: Shape, say: Say) -> dict[str, Any
     check = Violations(path)
     refuse_experts(table, shape, check)
     check.raise_if_any()
-    table = dropped(table, shape)
+    table = dropped(table, shape.drop)
     rows = None
     if shape.layers is not None:
         check = Violations(path)
@@ -163,7 +169,7 @@ def _together(files: list[str], tables: list[LoadTable], shape: Shape) -> dict[s
 
     said_before = Say(Common(quiet=True))
     try:
-        table = joined(files, said_before, shape.steps, [dropped(table, shape) for table in tables])
+        table = joined(files, said_before, shape.steps, [dropped(table, shape.drop) for table in tables])
     except InstanceError as error:
         return {"why_not": [str(violation) for violation in error.violations]}
     instance = from_loads(table, ", ".join(files), shape, said_before, name_of_windows(files))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID
+from moeopt.cli.microbatch_files import show as show_microbatch
 from moeopt.cli.say import Say, count, few, ranges
 
 FEW_LAYERS = 8
@@ -16,6 +18,9 @@ def show(facts: dict[str, Any], say: Say) -> None:
     """Everything about one file."""
     from moeopt.cli.tables import percent, tokens
 
+    if facts["what"] in (INSTANCE_SAID, PLAN_SAID):
+        show_microbatch(facts, say)
+        return
     lines = [f"{facts['file']}: {facts['what']}"]
     if facts["what"] == "plan":
         if "layers" in facts:
@@ -76,18 +81,19 @@ def show_reach(facts: dict[str, Any], say: Say) -> None:
 def _layer_table(facts: dict[str, Any], everything: bool) -> Any:
     from moeopt.cli.tables import table
 
-    reach = facts.get("per_layer")
+    reach = {row["layer"]: row for row in facts.get("per_layer", ())}
     made = table("", "layer", "hottest experts (times the mean)", *(("now", "best possible") if reach else ()))
     made.columns[1].justify = "left"
     shown = facts["hottest"] if everything else facts["hottest"][:FEW_LAYERS]
-    for index, row in enumerate(shown):
+    for row in shown:
         hot = ", ".join(f"{e} ({times:.2f})" for e, times in zip(row["experts"], row["times_mean"], strict=True))
         cells = []
-        hot = hot or "no loads"
         if reach:
-            now = reach[index]["now"]
-            cells = ["-" if now is None else f"{now:.4f}", f"{reach[index]['best_possible']:.4f}"]
-        made.add_row(str(row["layer"]), hot, *cells)
+            judged = reach.get(row["layer"])  # none for a layer without loads
+            now = None if judged is None else judged["now"]
+            best = "-" if judged is None else f"{judged['best_possible']:.4f}"
+            cells = ["-" if now is None else f"{now:.4f}", best]
+        made.add_row(str(row["layer"]), hot or "no loads", *cells)
     rest = len(facts["hottest"]) - len(shown)
     if rest:
         made.add_row(

@@ -51,6 +51,10 @@ def verify(
     slots: Annotated[int | None, typer.Option("--slots", help="S it has to have.")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="G it has to have.")] = None,
     nodes: Annotated[int | None, typer.Option("--nodes", help="N it has to have.")] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option("--drop", metavar="NAME", help="Leave out of the loads what the plan did: dummy-rows."),
+    ] = None,
     failures: Annotated[
         bool, typer.Option("--failures", help="Also say which experts would be lost with each GPU and node.")
     ] = False,
@@ -60,8 +64,9 @@ def verify(
     Without loads the structure is checked: lengths, ids, every expert present, doubles, groups, and that the numbers
     in the document agree with each other. With an LLM (--hf-config or --llm) its layers, their numbers, experts and
     top-k must be those of the plan. The map of an engine has no numbers: its ids, cover, doubles and layers are
-    checked, and with loads its imbalance is computed.
+    checked, and with loads its imbalance is computed. A micro-batch plan has its instance within.
     """
+    from moeopt.cli.microbatch_files import is_plan
     from moeopt.documents import read_bytes, read_json
     from moeopt.placement.load_plan import claimed_layers, document_faults, read_result, unchecked
 
@@ -73,7 +78,10 @@ def verify(
         rule = "is for plans: a map does not say on which nodes its GPUs are"
         raise InstanceError([Violation("--failures", "", "given", rule, "Leave it out")])
     if map_found is not None:
-        return verify_map(plan, *map_found, wanted, which, options, loads or [], json.json, say)
+        return verify_map(plan, *map_found, wanted, which, options, loads or [], json.json, say, drop)
+    if is_plan(content):
+        named = [*_named(wanted), *options.given(), *(["--drop"] if drop else [])]
+        return _verify_microbatch(plan, content, loads or [], named, json.json, say)
     document = read_result(content, plan)
     if options.given():
         rule = "is for maps of engines: a plan says it itself"
@@ -83,7 +91,7 @@ def verify(
         faults += document_faults(document)
     else:
         facts = which.layer_facts(experts=experts)
-        table, layers, digest = table_of(loads, say, None if facts is None else facts.experts)
+        table, layers, digest = table_of(loads, say, drop, None if facts is None else facts.experts)
         if digest is not None and digest != document.instance.sha256:
             faults.append(
                 f"{DIGEST} {document.instance.sha256}, the instance {loads[0]} is {digest}: the plan was made for "
@@ -118,6 +126,23 @@ def verify(
     return GATE if faults else DONE
 
 
+def _named(wanted: dict[str, int | None]) -> list[str]:
+    return [f"--{name}" for name, number in wanted.items() if number is not None]
+
+
+def _verify_microbatch(plan: str, raw: Any, given: list[str], options: list[str], json: bool, say: Say) -> int:
+    """A plan of another room, which has its instance within."""
+    from moeopt.cli.verify_microbatch import verify_microbatch
+
+    check = Violations()
+    for option in options:
+        check.add(option, "given", rule="is for placements: a micro-batch plan has its instance", fix="Leave it out")
+    if len(given) > 1:
+        check.add("instance", ", ".join(given), rule="must be one instance", fix="Give the one it was made for")
+    check.raise_if_any()
+    return verify_microbatch(plan, raw, given[0] if given else None, json, say)
+
+
 def _lost(document: ResultDocument) -> dict[str, Any]:
     """Which experts every GPU and node would take with it."""
     from moeopt.cli.failures import lost_document
@@ -133,18 +158,26 @@ def _size(document: ResultDocument) -> tuple[int, int]:
     return len(document.solution.layers[0].replicas), len(document.solution.layers)
 
 
-def table_of(paths: list[str], say: Say, experts: int | None = None) -> tuple[Any, tuple[int, ...], str | None]:
+def table_of(
+    paths: list[str], say: Say, drop: list[str] | None = None, experts: int | None = None
+) -> tuple[Any, tuple[int, ...], str | None]:
     """Loads, their layer ids, and the digest where the file is an instance with rules of its own.
 
     `experts` are those of a layer, for traces that do not say it.
     """
+    from moeopt.cli.accepting import check_names, dropped, said_of
     from moeopt.cli.inputs import read_any, sources
 
+    check_names(None, drop)
     paths = sources(paths, say)
     if len(paths) > 1:
         from moeopt.cli.windows import joined
 
-        table = joined(paths, say, experts=experts)
+        read = [read_any(path, experts=experts) for path in paths]
+        tables = [dropped(found, drop) for what, found in read if what == "loads"]
+        table = joined(paths, say, read=tables if len(tables) == len(paths) else None, experts=experts)
+        for path, one in zip(paths, tables, strict=False):
+            said_of(one, path, say)
         return table.windows, table.layers, None
     path = paths[0]
     what, found = read_any(path, experts=experts)
@@ -152,8 +185,10 @@ def table_of(paths: list[str], say: Say, experts: int | None = None) -> tuple[An
         rule = "is a plan, not loads or an instance"
         raise InstanceError([Violation("input", "", path, rule, "Give the plan first, then the loads")])
     if what == "loads":
+        found = dropped(found, drop)
         for note in found.notes:
             say.note(f"{path}: {note}")
+        said_of(found, path, say)
         return (found.loads if found.windows is None else found.windows), found.layers, None
     return found.given_loads, found.layers, found.sha256
 

@@ -90,6 +90,7 @@ def verify_map(
     loads: list[str],
     as_json: bool,
     say: Say,
+    drop: list[str] | None = None,
 ) -> int:
     """List the faults of a map, and without any, say what it costs under the loads; exit 5 on any fault."""
     from moeopt.engines.map_check import check_map
@@ -116,7 +117,7 @@ def verify_map(
         faults, notes = list(judged.faults), [*found.notes, *judged.notes]
     cost = None
     if loads and judged is not None and found is not None and not faults:
-        cost, more = _cost(found, judged, loads, options, facts, say)
+        cost, more = _cost(found, judged, loads, options, facts, say, drop)
         faults += more
         notes += [] if cost is None else cost.notes
     elif loads and faults:
@@ -144,13 +145,19 @@ def verify_map(
 
 
 def _cost(
-    found: ExpertMap, judged: MapCheck, loads: list[str], options: MapOptions, facts: Any, say: Say
+    found: ExpertMap,
+    judged: MapCheck,
+    loads: list[str],
+    options: MapOptions,
+    facts: Any,
+    say: Say,
+    drop: list[str] | None,
 ) -> tuple[MapCost | None, list[str]]:
     """The map under loads, or why it does not fit them."""
     from moeopt.cli.verify import table_of
     from moeopt.engines.map_check import map_cost
 
-    table, layers, _ = table_of(loads, say, judged.num_experts)
+    table, layers, _ = table_of(loads, say, drop, judged.num_experts)
     if judged.slots is None:
         rule = "is needed for loads: the map does not say how many GPUs there are"
         raise InstanceError([Violation("--gpus", "", "missing", rule, "Give their number")])

@@ -23,8 +23,11 @@ def warmup(
 ) -> int:
     """Compile every kernel and keep the code on disk; without numba, say how to install it."""
     from moeopt.kernels import packing
+    from moeopt.kernels._jit import KERNELS, has_numba
     from moeopt.kernels.warmup import warmup as compile_all
 
+    if has_numba() and not all(kernel.on_disk() for kernel in KERNELS):
+        say.note(f"compiling, once on this machine: {'about a minute' if plain else 'two or three minutes'}")
     for line in compile_all(plain=plain):
         say.show(line)
     cache = getattr(getattr(packing.improve.compiled, "stats", None), "cache_path", None)

@@ -113,7 +113,7 @@ def _all_guarded(
     paths: Sequence[str], tables: Sequence[LoadTable | None], shape: Shape, say: Say
 ) -> list[LoadTable | None]:
     """Every table fit to be planned on, or the findings of all files together."""
-    check_names(shape)
+    check_names(shape.accept, shape.drop)
     kept: list[LoadTable | None] = []
     faults: list[Violation] = []
     for path, table in zip(paths, tables, strict=True):

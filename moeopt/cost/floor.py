@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moeopt.cost.checks import fraction, positive
 from moeopt.errors import Violations
 from moeopt.llm.gpus import GPUS, find_gpu
 
@@ -51,6 +52,10 @@ def compute_bound_tokens(
     >>> round(compute_bound_tokens(989e12, 3.35e12, 2.0, compute_efficiency=0.7, memory_efficiency=0.8), 1)
     258.3
     """
+    check = Violations()
+    positive(check, flops=flops, bytes_per_s=bytes_per_s, bytes_per_param=bytes_per_param)
+    fraction(check, compute_efficiency=compute_efficiency, memory_efficiency=memory_efficiency)
+    check.raise_if_any()
     return bytes_per_param * flops * compute_efficiency / (2 * bytes_per_s * memory_efficiency)
 
 

@@ -130,9 +130,10 @@ def facts_of(
     form = QUANTIZED.search(name)
     if form is not None and experts in ("bf16", "fp16", "fp32") and moe:
         notes.append(
-            f"the name says {form[0]}, the configuration says nothing of it: its hf_quant_config.json is missing, "
-            "or give --expert-dtype"
+            f"the name says {form[0]}, the configuration says nothing of it, so the bytes of an expert are not known: "
+            "its hf_quant_config.json is missing, or give --expert-dtype"
         )
+        experts = None
     return LlmFacts(
         name,
         family_name,

@@ -7,12 +7,12 @@ root even where all sums are equal; the busiest of G GPUs stands `expected_maxim
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.cost.noise import expected_maximum
 from moeopt.errors import InstanceError, Violations
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
@@ -22,27 +22,6 @@ Floats = NDArray[np.float64]
 
 FAR_BELOW = 0.1
 """A gap is called far below the noise when it is at most this part of it."""
-
-
-@lru_cache(maxsize=64)
-def expected_maximum(count: int) -> float:
-    """Expected largest of `count` independent standard normals, to some 1e-13.
-
-    ``E max = integral of x d(Phi^n) = integral over x > 0 of (1 - Phi(x)^n - Phi(-x)^n)``. The integrand is even, so
-    that the trapezoidal rule has no error of any power of its step.
-
-    >>> expected_maximum(1), round(expected_maximum(2), 9), round(1 / math.pi**0.5, 9)
-    (0.0, 0.564189584, 0.564189584)
-    >>> round(expected_maximum(32), 6)
-    2.069669
-    """
-    if count < 2:
-        return 0.0
-    step = 1 / 256
-    points = np.arange(0, 12, step)
-    upper = np.array([math.erfc(x / math.sqrt(2)) / 2 for x in points.tolist()])  # 1 - Phi(x), exact in the tail too
-    inside = -np.expm1(count * np.log1p(-upper)) - upper**count
-    return float(step * (inside.sum() - inside[0] / 2))
 
 
 def noise_floor(num_gpus: int, top_k: int, batch_tokens: int) -> float:

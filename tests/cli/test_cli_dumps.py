@@ -219,3 +219,19 @@ def test_a_map_of_ours_is_taken_wherever_maps_are(moeopt: Callable[..., Run], tm
     ours.write_text(ours.read_text().replace('"layers": [', '"layers": [7, '))
     run = moeopt("verify", ours)
     assert run.code == 5 and "must be different ids, one for each of the 2 rows" in run.out + run.err
+
+
+def test_layers_without_loads_are_left_out_of_plans_and_means(moeopt: Callable[..., Run], tmp_path: Path) -> None:
+    """Dense rows of an engine's dump counted as perfectly balanced layers, and moves of theirs as moves."""
+    table = np.concatenate([np.zeros((STEPS, 1, EXPERTS), dtype=np.int64), counts()], axis=1)
+    file, plan = sglang_stat(tmp_path / "dump.pt", table), tmp_path / "plan.json"
+    run = moeopt("place", file, *SHAPE, "--method", "lpt", "-o", plan)
+    assert run.code == 0 and "layer 0 has no load and is left out; --layers takes them in" in run.err
+    assert "layers       2:" in run.out and moeopt("verify", plan, file).code == 0
+    whole = moeopt("place", file, *SHAPE, "--method", "lpt", "--layers", "0-2", "--json").document["solution"]
+    busy = json.loads(plan.read_text())["solution"]
+    assert [layer["layer"] for layer in whole["layers"]] == [0, 1, 2]
+    assert busy["imbalance_mean"] > whole["imbalance_mean"]
+    facts = moeopt("inspect", file, *SHAPE, "--json").document["files"][0]
+    assert facts["layers"] == 3 and [row["layer"] for row in facts["per_layer"]] == [1, 2]
+    assert moeopt("inspect", file, *SHAPE).code == 0

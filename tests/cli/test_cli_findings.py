@@ -169,3 +169,24 @@ def test_a_small_table_of_ones_own_is_planned_as_ever(moeopt, tmp_path):
     (tmp_path / "small.csv").write_text("5,4,3,2\n9,9,1,1\n")
     run = moeopt("place", tmp_path / "small.csv", "--gpus", 2, "--slots", 4, "--top-k", 2, "--method", "lpt", "--json")
     assert run.code == 0 and run.document["notes"] == []
+
+
+def test_verify_leaves_out_what_the_plan_left_out(moeopt, tmp_path):
+    """A plan made with --drop could not be verified, and a map was judged on rows that nobody asked for."""
+    rng = np.random.default_rng(0)
+    real = rng.permuted(np.tile(np.arange(16), (4000, 1)), axis=1)[:, :2]
+    ids = np.concatenate([np.tile([3, 9], (8000, 1)), real])
+    trace = tmp_path / "trace.npz"
+    np.savez(trace, topk_ids=ids[None], layers=np.array([3]), num_experts=16)
+    plan, table = tmp_path / "plan.json", tmp_path / "map.npz"
+    words = ("--gpus", 4, "--slots", 20, "--drop", "dummy-rows", "--accept", "short-sample")
+    assert moeopt("place", trace, *words, "-o", plan).code == 0
+    assert moeopt("verify", plan, trace, "--drop", "dummy-rows").code == 0
+    run = moeopt("verify", plan, trace)
+    assert run.code == 5 and "(--drop dummy-rows)" in run.err
+    assert moeopt("convert", plan, "--to", "eplb", "-o", table).code == 0
+    without = moeopt("verify", table, trace, "--gpus", 4, "--drop", "dummy-rows")
+    run = moeopt("verify", table, trace, "--gpus", 4)
+    assert run.code == without.code == 0 and run.out != without.out
+    assert "dummy-rows:" in run.err and "dummy-rows:" not in without.err
+    assert "nearest" in moeopt("verify", plan, trace, "--drop", "dummies").err.lower()

@@ -48,7 +48,7 @@ def test_map_of_the_moe_layers_runs_under_loads_of_all_layers(
         "omni": lambda: omni_pattern(tmp_path / "map.npy", MAP, GPUS, EXPERTS),
         "trtllm": lambda: trtllm_map(tmp_path / "map.yaml", MAP, (2, 3, 4)),
     }[kind]()
-    words = ("place", loads, *SHAPE, "--current", current, "--max-moves", 0, "--json")
+    words = ("place", loads, *SHAPE, "--layers", "0-4", "--current", current, "--max-moves", 0, "--json")
     run = moeopt(*words, "--hf-config", config)
     assert run.code == 0, run.err
     assert "layers 0-1 are dense, have no loads and no row in --current: left out" in run.err
@@ -59,12 +59,13 @@ def test_map_of_the_moe_layers_runs_under_loads_of_all_layers(
             assert sorted(mine.tolist()) == sorted(other.tolist())
     plan = tmp_path / "plan.json"
     assert moeopt(*words[:-1], "--hf-config", config, "-o", plan).code == 0
-    again = moeopt("place", loads, *SHAPE, "--current", plan, "--max-moves", 0, "--hf-config", config, "--json")
+    words_again = [plan if word is current else word for word in words]
+    again = moeopt(*words_again, "--hf-config", config)
     assert again.code == 0 and again.document["solution"]["layers"][0]["layer"] == 2, again.err
     unknown = moeopt(*words)
     assert unknown.code == 2 and "--layers 2-4" in unknown.err
     assert "dense" in unknown.err or kind == "trtllm"
-    assert moeopt(*words, "--layers", "2-4").code == 0
+    assert moeopt(*words[:6], *words[8:]).code == 0  # layers without loads are left out unasked
 
 
 def test_map_with_empty_slots_is_refused_once_with_their_number(

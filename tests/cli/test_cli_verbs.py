@@ -12,7 +12,19 @@ from conftest import LOADS
 from moeopt.cli.app import app  # noqa: F401  (the verbs are registered)
 from moeopt.placement import PlacementInstance
 
-VERBS = ("place", "compare", "convert", "verify", "inspect", "check", "generate", "export", "info", "warmup")
+VERBS = (
+    "place",
+    "compare",
+    "convert",
+    "verify",
+    "inspect",
+    "check",
+    "generate",
+    "export",
+    "info",
+    "warmup",
+    "microbatch",
+)
 SHAPE = ("--gpus", 3, "--slots", 6)
 
 

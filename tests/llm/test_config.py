@@ -208,7 +208,7 @@ def test_hf_quant_config_beside_decides_and_its_absence_is_noticed(tmp_path: Pat
     folder.mkdir()
     (folder / "config.json").write_text("\ufeff" + json.dumps(deepseek(quantization_config=None)), encoding="utf-8")
     plain = read_config(folder)
-    assert plain.name == folder.name and plain.expert_format == "bf16"
+    assert plain.name == folder.name and plain.expert_format is None
     assert any("the name says NVFP4" in note for note in plain.notes)
     beside = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "group_size": 16}}
     (folder / "hf_quant_config.json").write_text(json.dumps(beside))

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from moeopt import placement
 from moeopt.cost import GPUS, compute_bound_tokens, floor_of
 from moeopt.cost.floor import BYTES
+from moeopt.cost.noise import expected_maximum
 from moeopt.errors import InstanceError
 from moeopt.limits import Limits
 from moeopt.placement import Placement, PlacementInstance, bounds, seconds
 from moeopt.placement.load_plan import document_faults, read_result
-from moeopt.placement.per_step import expected_maximum, noise_floor, per_step_imbalance
+from moeopt.placement.per_step import noise_floor, per_step_imbalance
 from moeopt.placement.shares import with_best_shares
 from tests import oracles, strategies
 

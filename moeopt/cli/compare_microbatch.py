@@ -1,0 +1,91 @@
+"""Methods compared on a micro-batch instance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from moeopt.cli.options import Output, Solving
+from moeopt.cli.verb import BAD_USAGE, DONE, INFEASIBLE
+from moeopt.errors import InstanceError, Violation
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from moeopt.cli.say import Say
+    from moeopt.microbatch import MicrobatchInstance
+    from moeopt.registry import Comparison, Row
+
+
+def compare_microbatch(
+    path: str, instance: MicrobatchInstance, methods: list[str] | None, solving: Solving, output: Output, say: Say
+) -> int:
+    """Run them all, or those that are named; a method that does not apply is a row with its reason."""
+    from moeopt.cli.solving import find_plugins, guarded_output
+    from moeopt.microbatch import PROBLEM
+
+    if output.output is not None:
+        rule = "is a report, and there are none of micro-batches yet"
+        raise InstanceError([Violation("output", "", output.output, rule, "Use --json")])
+    names = list(PROBLEM.methods) if methods is None else methods
+    find_plugins(names)
+    limits = solving.limits()
+    with say.progress(instance.name) as listener, guarded_output(names):
+        comparison = PROBLEM.compare(instance, names, limits=limits, seed=solving.seed, on_progress=listener)
+    if output.json:
+        named = {"name": instance.name or path, "sha256": instance.sha256}
+        block = {
+            "instance": named,
+            "best": comparison.best,
+            "lower_bound": comparison.lower_bound,
+            "rows": [_row(row) for row in comparison.rows],
+        }
+        say.document({"schema": "moeopt/comparison/1", "problem": "microbatch", "blocks": [block]})
+    else:
+        say.show(_table(comparison, instance))
+        for row in comparison.rows:
+            for note in row.result.notes if row.result is not None else ():
+                say.note(f"{row.method}: {note}")
+    results = [row.result for row in comparison.rows if row.result is not None]
+    if not results:
+        return BAD_USAGE
+    return INFEASIBLE if all(result.status == "INFEASIBLE" for result in results) else DONE
+
+
+def _row(row: Row) -> dict[str, Any]:
+    known: dict[str, Any] = {"method": row.method, "reason": row.reason or None}
+    if row.result is None:
+        return known
+    result = row.result
+    known |= {"status": str(result.status), "stop": str(result.stop), "objective": result.objective, "gap": result.gap}
+    known["conflicts"] = [dict(conflict) for conflict in result.conflicts]
+    if result.solution is not None:
+        known |= {key: result.solution[key] for key in ("m", "batch", "time_s", "throughput")}
+    return known | {"runtime_s": result.runtime_s, "notes": list(result.notes)}
+
+
+def _table(comparison: Comparison, instance: MicrobatchInstance) -> Table:
+    from moeopt.cli.tables import duration, percent, table
+
+    made = table(instance.name, "method", "m", "batch", "step, ms", "tokens/s", "gap", "time", "remark")
+    made.columns[-1].justify = "left"
+    for row in comparison.rows:
+        result, best = row.result, row.method == comparison.best
+        if result is None or result.solution is None or result.objective is None:
+            reason = row.reason or "; ".join(str(one["message"]) for one in (result.conflicts if result else ()))
+            made.add_row(row.method, *["-"] * 6, reason or "no plan")
+            continue
+        solution, floor = result.solution, comparison.lower_bound
+        gap = None if floor is None else (result.objective - floor) / result.objective if result.objective else 0.0
+        rate = solution["throughput"]
+        made.add_row(
+            row.method,
+            str(solution["m"]),
+            f"{solution['batch']:,}",
+            f"{solution['time_s'] * 1e3:.6g}",
+            "-" if rate is None else f"{rate:,.1f}" if rate >= 1000 else f"{rate:.5g}",
+            percent(gap),
+            duration(result.runtime_s),
+            "best" if best else "",
+            style="bold green" if best else None,
+        )
+    return made

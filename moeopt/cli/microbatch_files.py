@@ -1,0 +1,121 @@
+"""Files of the micro-batch room, told by their schema: instances and plans, and what there is to say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from moeopt.cli.piped import file_of
+from moeopt.documents import read_bytes, read_json
+from moeopt.errors import InstanceError, Violation
+
+if TYPE_CHECKING:
+    from moeopt.cli.say import Say
+    from moeopt.microbatch import MicrobatchInstance
+
+INSTANCE, PLAN = "moeopt/microbatch-instance/", "moeopt/microbatch-result/"
+ANY = b'"moeopt/microbatch-'
+INSTANCE_SAID, PLAN_SAID = "micro-batch instance", "micro-batch plan"
+
+
+def is_plan(document: Any) -> bool:
+    """Whether a parsed document calls itself a plan of this room."""
+    return isinstance(document, Mapping) and str(document.get("schema")).startswith(PLAN)
+
+
+def read_file(path: str) -> tuple[str, Any] | None:
+    """``(INSTANCE_SAID, instance)`` or ``(PLAN_SAID, document)``; ``None`` for any other file."""
+    with file_of(path) as file:
+        if not file.lower().endswith(".json"):
+            return None
+        data = read_bytes(file)
+    if ANY not in data:
+        return None
+    document = read_json(data, path, allow_nan=True)
+    if is_plan(document):
+        return PLAN_SAID, read_json(data, path)
+    if isinstance(document, dict) and str(document.get("schema")).startswith(INSTANCE):
+        from moeopt.microbatch.document import read_instance
+
+        return INSTANCE_SAID, read_instance(document, path)
+    return None
+
+
+def read_instance(path: str, options: list[str], use: str) -> MicrobatchInstance | None:
+    """The instance that a file is, with none of the options that are for loads; ``None`` for files of other rooms."""
+    found = read_file(path)
+    if found is None:
+        return None
+    what, content = found
+    if what == PLAN_SAID:
+        rule = f"is a plan, not an instance, and {use} takes instances"
+        raise InstanceError([Violation("input", "", path, rule, "Use moeopt verify")])
+    if options:
+        rule = "is a micro-batch instance, and these options are for loads"
+        raise InstanceError([Violation("input", "", path, rule, f"Leave out {', '.join(options)}")])
+    instance: MicrobatchInstance = content
+    return instance
+
+
+def facts(path: str, what: str, content: Any) -> dict[str, Any]:
+    """What inspect says of a file."""
+    if what == PLAN_SAID:
+        from moeopt.cli.verify_microbatch import faults_of
+
+        faults, _ = faults_of(content, path)
+        known = ("method", "status", "stop", "objective", "lower_bound", "gap", "unit", "notes")
+        said: dict[str, Any] = {key: content.get(key) for key in known}
+        solution = content.get("solution")
+        if isinstance(solution, Mapping):
+            said |= {key: solution.get(key) for key in ("pattern", "m", "batch", "time_s", "throughput")}
+            said["layers"] = solution.get("num_layers")
+        return {**said, "faults": faults}
+    from moeopt.microbatch import PROBLEM
+
+    instance: MicrobatchInstance = content
+    conflicts = PROBLEM.conflicts(instance)
+    found = {**instance.to_dict(), "sha256": instance.sha256, "candidates": len(instance.candidates)}
+    del found["schema"]
+    if conflicts:
+        return found | {"conflicts": [dict(one) for one in conflicts]}
+    from moeopt.microbatch.bounds import bound
+
+    least = min(instance.candidates, key=lambda one: bound(instance, one).seconds)
+    return found | {
+        "best_possible": {
+            "m": least.m,
+            "batch": least.batch,
+            "time_s": float(bound(instance, least).seconds),
+        }
+    }
+
+
+def show(known: Mapping[str, Any], say: Say) -> None:
+    """The facts in a few lines."""
+    from moeopt.cli.say import count, few
+    from moeopt.cli.tables import percent
+
+    lines = [f"{known['file']}: {known['what']}" + (f" {known['name']}" if known.get("name") else "")]
+    if isinstance(known.get("layers"), int):
+        lines.append(f"  pattern    {known['pattern']}, {count(known['layers'], 'layer')}")
+    if known["what"] == PLAN_SAID:
+        if not known["faults"] and known.get("m") is not None:
+            lines.append(f"  answer     m = {known['m']}, batch {known['batch']:,}: {known['time_s']:.6g} s a step")
+        lines.append(f"  method     {known['method']}, {known['status']}, stopped by {known['stop']}")
+        lines.append(f"  gap        {percent(known['gap'])}")
+        lines.append(f"  structure  {'ok' if not known['faults'] else '; '.join(few(known['faults'], say.verbose))}")
+    else:
+        kinds = ", ".join(f"{stage} ({time['kind']})" for stage, time in known["times"].items())
+        lines.append(f"  times      {kinds}")
+        some = ", ".join(map(str, known["m"][:8])) + (", ..." if len(known["m"]) > 8 else "")
+        lines.append(f"  choice     {count(known['candidates'], 'candidate')}, m = {some}; least {known['objective']}"
+                     .replace("least throughput", "most throughput"))  # fmt: skip
+        limits = [(key, known[key]) for key in ("tbt_slo_s", "memory_bytes") if known[key] is not None]
+        lines.extend(f"  limit      {key} {value:.6g}" for key, value in limits)
+        best = known.get("best_possible")
+        if best is not None:
+            which = f"no m and no order gets below {best['time_s']:.6g} s a step"
+            lines.append(f"  reach      {which} (m = {best['m']}, batch {best['batch']:,})")
+        lines.extend(f"  infeasible {conflict['message']}" for conflict in known.get("conflicts", ()))
+    lines.extend(f"  note       {note}" for note in known.get("notes") or ())
+    say.show("\n".join(lines))

@@ -1,0 +1,117 @@
+"""The instance that the options of ``moeopt microbatch`` make: every fault at once, by the option's name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from moeopt.cli.microbatch_options import STAGES, Choices, StageTimes, Wanted
+from moeopt.errors import Violation, Violations
+
+if TYPE_CHECKING:
+    from moeopt.cli.modelled_times import Modelled
+    from moeopt.microbatch import MicrobatchInstance
+
+FIELDS = {
+    "layers": "--layers",
+    "pattern": "--pattern",
+    "m": "--m",
+    "batches": "--batch",
+    "micro_batch": "--micro-batch",
+    "uneven": "--uneven",
+    "latency": "--latency",
+    "tbt_slo_s": "--tbt",
+    "bytes_per_sequence": "--kv-bytes",
+    "memory_bytes": "--memory",
+    "objective": "--objective",
+    "name": "--name",
+}
+"""The option of each field of an instance."""
+MODELS = {
+    "facts": "--llm",
+    "llm": "--llm",
+    "gpu": "--gpu",
+    "tp": "--tp-a",
+    "tp_a": "--tp-a",
+    "tp_e": "--tp-e",
+    "ep": "--ep",
+    "context_tokens": "--context",
+    "nodes": "--attention-nodes",
+    "sequences": "--attention-nodes",
+}
+"""The option of each argument of a cost model."""
+SAID = {
+    r"\bor set uneven\b": "or give --uneven",
+    r"\bor say extend\b": "or give --extend",
+    r"bytes_per_sequence": "--kv-bytes",
+    r"memory_bytes": "--memory",
+    r"tbt_slo_s": "--tbt",
+}
+"""What the library says, and what the command line says instead."""
+
+
+def from_options(
+    stages: StageTimes, choices: Choices, wanted: Wanted, modelled: Modelled, unit: str
+) -> tuple[MicrobatchInstance, list[str]]:
+    """The instance, and what its times rest on; raises `InstanceError` with every fault of every option."""
+    from moeopt.microbatch import MicrobatchInstance
+
+    check = Violations()
+    arguments = choices.arguments(check) | wanted.arguments(unit, check)
+    times = stages.models(choices.pattern, unit, check)
+    layers, notes = stages.layers, []
+    if modelled.given():
+        inner = Violations()
+        with inner.within():
+            found, facts, note = modelled.times(choices.pattern)
+            times = {stage: times.get(stage, model) for stage, model in found.items()}
+            layers = len(facts.moe_layers) if layers is None else layers
+            notes = [note]
+            if wanted.memory is not None and wanted.kv_bytes is None:
+                from moeopt.llm import kv_bytes
+
+                arguments["bytes_per_sequence"] = kv_bytes(facts, int(modelled.context or 0))
+        check.found += [replace(one, field=MODELS.get(one.field, one.field)) for one in inner.found]
+        check.raise_if_any()
+    elif layers is None:
+        check.add("--layers", "missing", rule="is needed", fix="Give the layers of the LLM, as --layers 61")
+    inner = Violations()
+    made = None
+    with inner.within():
+        made = MicrobatchInstance(times, layers=1 if layers is None else layers, **arguments)
+    check.found.extend(spoken(one, choices.pattern) for one in inner.found)
+    check.raise_if_any()
+    assert made is not None
+    return made, notes
+
+
+def option_of(stage: str, pattern: str) -> str:
+    """The option that sets a stage's time.
+
+    >>> option_of("attention", "ping-pong"), option_of("dispatch", "chunks"), option_of("exchange", "hop-b")
+    ('--ta', '--tc', '--tc')
+    """
+    if stage in ("dispatch", "exchange"):
+        return "--tc"
+    return next((f"--{name}" for name, one in STAGES.items() if one == stage), stage)
+
+
+def spoken(violation: Violation, pattern: str) -> Violation:
+    """A violation of the library under the option's name."""
+    rule, fix = _said(violation.rule), _said(violation.fix)
+    if violation.field == "times":
+        stage = violation.where.split(",")[0]
+        option = option_of(stage, pattern)
+        if violation.value == "missing":
+            fix = f"Give {option} 0.4, or {option} 0.1+0.002n with n tokens"
+        return replace(violation, field=option, where="" if option != stage else violation.where, rule=rule, fix=fix)
+    field = FIELDS.get(violation.field, violation.field)
+    value = "missing" if violation.value == "None" else violation.value
+    return replace(violation, field=field, value=value, rule=rule, fix=fix)
+
+
+def _said(text: str) -> str:
+    for pattern, words in SAID.items():
+        text = re.sub(pattern, words, text)
+    return text

@@ -1,0 +1,154 @@
+"""The micro-batch room's frame: its methods, and how an outcome becomes a judged and bounded result."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from moeopt.microbatch import bounds, describe, verify
+from moeopt.microbatch.bounds import Argument
+from moeopt.microbatch.candidates import Candidate
+from moeopt.microbatch.heuristics import sweep
+from moeopt.microbatch.instance import MicrobatchInstance
+from moeopt.microbatch.plan import MicrobatchPlan, as_plan
+from moeopt.microbatch.times import exact
+from moeopt.registry import Context, Method, Outcome, Problem
+from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop, relative_gap
+from moeopt.versions import versions
+
+Arguments = dict[Candidate, Argument]
+
+
+class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
+    """How many micro-batches and how many tokens, for the shortest step or the most tokens a second."""
+
+    name = "microbatch"
+
+    def conflicts(self, instance: MicrobatchInstance) -> list[dict[str, Any]]:
+        """Limits that no candidate keeps in any order of service."""
+        fitting = [one for one in instance.candidates if verify.fits_memory(instance, one)]
+        if not fitting:
+            return [describe.memory_conflict(instance)]
+        if instance.tbt_slo_s is None:
+            return []
+        limit = exact(instance.tbt_slo_s)
+        if any(bounds.bound(instance, one).seconds <= limit for one in fitting):
+            return []
+        return [describe.tbt_conflict(instance, sweep.table(instance))]
+
+    def as_plan(self, instance: MicrobatchInstance, raw: Any) -> MicrobatchPlan:
+        """Take a `MicrobatchPlan`, ``(m, batch)`` or a mapping."""
+        return as_plan(raw)
+
+    def evaluate(self, instance: MicrobatchInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
+        """Judge a plan exactly; raises `PlanError` with every fault."""
+        return verify.evaluate(instance, as_plan(plan))
+
+    def impossible(
+        self, instance: MicrobatchInstance, method: str, conflicts: list[dict[str, Any]], context: Context
+    ) -> Result:
+        """The INFEASIBLE result."""
+        frame = self._frame(instance, method, Outcome(None), context)
+        return Result(status=Status.INFEASIBLE, conflicts=tuple(conflicts), **frame)
+
+    def _frame(
+        self, instance: MicrobatchInstance, method: str, outcome: Outcome[MicrobatchPlan], context: Context
+    ) -> dict[str, Any]:
+        """What every result has."""
+        document = instance.to_dict()
+        return {
+            "problem": self.name,
+            "instance": {"name": instance.name, "sha256": instance.sha256, "document": document},
+            "method": method,
+            "stop": outcome.stop,
+            "unit": describe.unit(instance),
+            "runtime_s": context.deadline.elapsed_s(),
+            "seed": context.seed,
+            "iterations": outcome.iterations,
+            "notes": tuple(dict.fromkeys((*instance.notes, *outcome.notes))),
+            "versions": {**versions("numpy"), **outcome.versions},
+        }
+
+    def result(
+        self, instance: MicrobatchInstance, method: str, outcome: Outcome[MicrobatchPlan], context: Context
+    ) -> Result:
+        """Judge the plan, take the better of it and a warm start, and bound every candidate."""
+        plan = outcome.plan
+        if plan is None:
+            return Result(status=Status.UNKNOWN, **self._frame(instance, method, outcome, context))
+        judged = verify.evaluate(instance, plan)
+        if context.warm_start is not None:
+            warm = verify.evaluate(instance, context.warm_start)
+            if warm.objective <= judged.objective:
+                plan, judged = context.warm_start, warm
+        proved: Arguments = {judged.candidate: bounds.bound(instance, judged.candidate)}
+        for one in instance.candidates:
+            if context.deadline.passed() and one not in proved:
+                outcome.notes.append("the time was up before every candidate had a bound: the lower bound is 0")
+                break
+            proved[one] = bounds.bound(instance, one)
+        claims: dict[Candidate, Fraction] = {} if outcome.bounds is None else dict(outcome.bounds)
+        floor, kind, certificate = lower_bound(instance, proved, claims, judged.objective)
+        rows = outcome.details.get("rows") or sweep.table(instance)
+        details = {key: value for key, value in outcome.details.items() if key != "rows"}
+        outcome.notes.extend(describe.notes(instance, judged))
+        objective = float(judged.objective)
+        below = min(float(floor), objective)
+        gap = relative_gap(objective, below)
+        optimal = gap <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
+        frame = self._frame(instance, method, outcome, context)
+        if optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
+            frame["stop"] = Stop.GAP
+        return Result(
+            status=Status.OPTIMAL if optimal else Status.FEASIBLE,
+            objective=objective,
+            lower_bound=below,
+            bound_kind=kind,
+            certificate=certificate,
+            gap_worst_layer=gap,
+            solution=describe.solution(instance, plan, judged, rows, proved) | details,
+            incumbents=tuple(outcome.incumbents) or ((context.deadline.elapsed_s(), objective),),
+            plan=plan,
+            **frame,
+        )
+
+
+def lower_bound(
+    instance: MicrobatchInstance, proved: Arguments, claims: dict[Candidate, Fraction], objective: Fraction
+) -> tuple[Fraction, BoundKind, dict[str, Any]]:
+    """The least over the candidates that are left, its kind, and the certificate that `verify.recheck` reads.
+
+    A solver's claim about a candidate counts where it is above what is proved; the bound is then of kind ``solver``.
+    """
+    limit = None if instance.tbt_slo_s is None else exact(instance.tbt_slo_s)
+    certified: list[Fraction] = []
+    claimed: list[Fraction] = []
+    rows = []
+    for candidate, argument in proved.items():
+        kind, where = argument.kind, argument.where
+        if not verify.fits_memory(instance, candidate):
+            kind, where = "memory", ""
+        elif limit is not None and argument.seconds > limit:
+            kind, where = "tbt", ""
+        else:
+            value = verify.worth(instance, candidate, argument.seconds)
+            certified.append(value)
+            claim = verify.worth(instance, candidate, claims.get(candidate, Fraction(0)))
+            claimed.append(max(value, claim))
+        rows.append([candidate.m, candidate.batch, kind, where, str(argument.seconds)])
+    floor = min(certified) if len(proved) == len(instance.candidates) else Fraction(0)
+    if not floor:
+        claimed = [floor]
+    certificate = {"kind": "candidates", "value": str(floor), "candidates": rows}
+    best = min(min(claimed), objective)
+    if best > floor:
+        return best, "solver", {"kind": "solver", "claim": float(best), "certified": certificate}
+    return min(floor, objective), "certified", certificate
+
+
+PROBLEM = MicrobatchProblem()
+
+
+def house(method: Method[MicrobatchInstance, MicrobatchPlan]) -> None:
+    """Add a method of the house."""
+    PROBLEM.methods[method.name] = method
