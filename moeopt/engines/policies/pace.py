@@ -18,7 +18,9 @@ FEW_ROUNDS = 60
 """Rounds of the search there."""
 INTERPRETED_S = 0.15
 """What they take for one layer."""
-LOOK_S = 30e-9
+RULE_S, GROUPED = 1.5e-6, 2.5
+"""Seconds of the public rule a slot of a layer, and so many times that with groups on nodes."""
+LOOK_S = 60e-9
 """Seconds to look at one pair of slots that may be swapped."""
 FEWEST_SWAPS = 10
 """Swaps that a layer gets at least, if it gets any."""
@@ -48,15 +50,26 @@ class Pace:
         left = max(self.deadline.remaining_s(), 1e-3)
         return Limits(time_s=left, iterations=FEW_ROUNDS if sweeps is None else sweeps)
 
-    def swaps(self, layers: int, most: int) -> tuple[int, int]:
-        """How many layers, and how many swaps in each: rather few swaps in all of them than all in few."""
+    def swaps(self, layers: int, most: int, total: int) -> tuple[int, int]:
+        """How many layers, and how many swaps in each: rather few in all of the `total` layers than all in few."""
         if self.options.split != "even" or not layers or not most:
             return 0, 0
         if self.options.by_clock:
             return layers, most
-        fit = int(ROOM * self.options.time_limit_s / (LOOK_S * self.shape.per_gpu * self.shape.num_slots))
-        each = min(most, max(fit // layers, FEWEST_SWAPS))
+        fit = int(self._work_s / (LOOK_S * self.shape.per_gpu * self.shape.num_slots))
+        each = min(most, max(fit // total, FEWEST_SWAPS))
         return min(layers, fit // each), each
+
+    @property
+    def rule_s(self) -> float:
+        """Seconds that the public rule takes, which cannot be cut."""
+        each = RULE_S if self.shape.groups is None else RULE_S * GROUPED
+        return each * self.shape.num_layers * self.shape.num_slots
+
+    @property
+    def _work_s(self) -> float:
+        """Seconds for swaps and search."""
+        return max(ROOM * self.options.time_limit_s - self.rule_s, 0.0)
 
     @property
     def may_load(self) -> bool:
@@ -72,7 +85,7 @@ class Pace:
         if not compiled:
             each = INTERPRETED_S if searching else 4 * INTERPRETED_S
         if not self.options.by_clock:
-            layers = min(layers, int(ROOM * self.options.time_limit_s / each))
+            layers = min(layers, int(self._work_s / each))
         at_once = max(int(PIECE * self.options.time_limit_s / each), 1)
         return [(begin, min(begin + at_once, layers)) for begin in range(0, layers, at_once)]
 
@@ -91,4 +104,4 @@ class Pace:
         return 0.006 * max(size, 0.5)
 
     def _replan_s(self) -> float:
-        return max(0.03 * self.shape.num_slots / 288, 0.01)
+        return max(0.04 * self.shape.num_slots / 288, 0.01)
