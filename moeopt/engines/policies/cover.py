@@ -75,6 +75,7 @@ class _Row:
         self.on = np.zeros((shape.num_experts, shape.num_gpus), dtype=np.int64)
         np.add.at(self.on, (held[filled], self.gpu[filled]), 1)
         self.counts = self.on.sum(axis=1)
+        self.share = weights / np.maximum(self.counts, 1)
         self.home = self._homes()
 
     def fill(self, budget: int | None) -> None:
@@ -109,9 +110,6 @@ class _Row:
         node[node < 0] = free
         return np.repeat(node, shape.num_experts // shape.groups)
 
-    def _share(self) -> Floats:
-        return np.asarray(self.weights / np.maximum(self.counts, 1))
-
     def _near(self, slots: NDArray[np.bool_], expert: int) -> NDArray[np.bool_]:
         """Those of the slots (S,) that are on the node of the expert's group."""
         if self.home is None:
@@ -122,14 +120,13 @@ class _Row:
         """Slots of replicas that a GPU has already, those with the lightest experts first."""
         first = np.unique(self.gpu * self.shape.num_experts + self.held, return_index=True)[1]
         slots = np.delete(np.arange(len(self.held)), first)
-        return np.asarray(slots[np.argsort(self._share()[self.held[slots]], kind="stable")], dtype=np.int64)
+        return np.asarray(slots[np.argsort(self.share[self.held[slots]], kind="stable")], dtype=np.int64)
 
     def _slot_for(self, expert: int) -> int:
         """An empty slot on the lightest GPU, else a double's, else that of the expert that can best spare a replica."""
-        share = self._share()
         empty = self._near(self.held < 0, expert)
         if empty.any():
-            size = np.where(self.held >= 0, share[self.held], 0.0)
+            size = np.where(self.held >= 0, self.share[self.held], 0.0)
             cost = np.bincount(self.gpu, weights=size, minlength=self.shape.num_gpus)
             return int(np.where(empty, cost[self.gpu], np.inf).argmin())
         spare = self._near((self.held >= 0) & (self.on[self.held, self.gpu] > 1), expert)
@@ -141,16 +138,15 @@ class _Row:
     def _expert_for(self, slot: int) -> int:
         """The expert with the heaviest replicas that the slot's GPU lacks and its node may hold."""
         gpu = int(self.gpu[slot])
-        worth = np.where(self.on[:, gpu] == 0, self._share(), -1.0)
+        worth = np.where(self.on[:, gpu] == 0, self.share, -1.0)
         if self.home is not None:
             worth[self.home != gpu // (self.shape.num_gpus // self.shape.num_nodes)] = -2.0
         return int(worth.argmax())
 
     def _put(self, expert: int, slot: int) -> None:
         gpu, out = self.gpu[slot], int(self.held[slot])
-        if out >= 0:
-            self.counts[out] -= 1
-            self.on[out, gpu] -= 1
         self.held[slot] = expert
-        self.counts[expert] += 1
-        self.on[expert, gpu] += 1
+        for one, more in ((out, -1), (expert, 1)) if out >= 0 else ((expert, 1),):
+            self.counts[one] += more
+            self.on[one, gpu] += more
+            self.share[one] = self.weights[one] / max(self.counts[one], 1)

@@ -31,12 +31,14 @@ class Options:
     keep
         A layer of the running map stays as it is, without a move, unless its busiest GPU gets lighter by more than this
         part, in [0, 1); it is filled anew, which moves most of it, only for 3 % more than swaps can give in their part
-        of the limit, or `keep` if that is more. The larger, the fewer moves and the more imbalance. With 0 every gain
-        counts, and no layer ends above the public rule unless `max_moves` forbids.
+        of the limit, or `keep` if that is more, and in as many layers as the limit holds. The larger, the fewer moves
+        and the more imbalance. With 0 every gain counts, and no layer ends above the public rule unless `max_moves` or
+        a short limit forbids.
     time_limit_s
         Wall-clock seconds a call may take. What cannot be cut is reading the input, making the running map full and the
-        public rule, together some 0.1 s for 58 layers of 256 experts, and one piece of the search: a tenth of the
-        limit, or one layer. On a machine that is not stalled a call ends at the latest that much after the limit.
+        public rule, together some 0.1 s for 58 layers of 256 experts, 0.4 s where half the GPUs are new, and one piece
+        of the search: a tenth of the limit, or one layer. On a machine that is not stalled a call ends at the latest
+        that much after the limit.
     seed
         Of the search; the same on every rank.
     split

@@ -46,9 +46,9 @@ def plan(loads: Ints, shape: Shape, running: Covered | None, options: Options, d
         The limit passed, or surely will, and a map runs, and the clock may not decide.
     """
     work = _Work(loads, shape, running, options, deadline)
-    if running is not None and options.steady and work.pace.rule_s > options.time_limit_s:
+    if running is not None and options.steady and work.pace.fixed_s > options.time_limit_s:
         raise TimeIsUp(
-            f"{options.time_limit_s:g} s are too short to plan, which takes {work.pace.rule_s:.2g} s or more"
+            f"{options.time_limit_s:g} s are too short to plan, which takes {work.pace.fixed_s:.2g} s or more"
         )
     work.by_the_rule()
     try:
@@ -73,7 +73,7 @@ class _Work:
     def __init__(self, loads: Ints, shape: Shape, known: Covered | None, options: Options, deadline: Deadline) -> None:
         self.loads, self.shape, self.known, self.options, self.deadline = loads, shape, known, options, deadline
         self.instance = self._instance(loads)
-        self.pace = Pace(shape, options, deadline)
+        self.pace = Pace(shape, options, deadline, 0 if known is None else int(known.moves.sum()))
         self.usable = np.zeros(len(loads), dtype=bool)
         self.before = np.full(len(loads), np.inf)  # what a layer must get below; infinite where it breaks a rule
         self.running = None
@@ -135,9 +135,13 @@ class _Work:
         elif self.todo.any():
             self._swap(self._worst_first(self.todo & self.usable))
             worse = self.rule_top < self.reached * (1 - self.afresh)
-            free = self.options.max_moves is None
-            if free and (rows := np.flatnonzero(self.todo & (~self.usable | worse))).size:
-                self._offer(self._named(self.rule[rows], rows), rows, self.afresh)
+            if self.options.max_moves is None:
+                rows = self._worst_first(self.todo & (~self.usable | worse))
+                named = rows[: self.pace.names()]
+                self._offer(self._named(self.rule[named], named), named, self.afresh)
+                rest = rows[len(named) :]
+                broken = rest[~self.usable[rest]]  # any names will do; the others wait for a call with more time
+                self._offer(self.rule[broken], broken, self.afresh)
                 self._look_at_the_clock()
 
     def _swap(self, rows: Ints) -> None:
@@ -213,7 +217,7 @@ class _Work:
 
     def _named(self, held: Ints, rows: Ints) -> Ints:
         """GPUs named for few moves, where there is time to load what names them."""
-        if self.running is None or not self.pace.may_load:
+        if self.running is None or not self.pace.may_load or not len(rows):
             return held
         return np.stack([relabelled(self.running, one, int(row)) for one, row in zip(held, rows, strict=True)])
 
