@@ -120,4 +120,4 @@ class Pace:
         return 0.006 * max(size, 0.5)
 
     def _replan_s(self) -> float:
-        return max(0.04 * self.shape.num_slots / 288, 0.01)
+        return max(0.04 * self.shape.num_slots / 288 * max(self.shape.num_gpus / 110, 1.0), 0.01)

@@ -135,7 +135,7 @@ class _Work:
         elif self.todo.any():
             self._swap(self._worst_first(self.todo & self.usable))
             worse = self.rule_top < self.reached * (1 - self.afresh)
-            if self.options.max_moves is None:
+            if self.options.max_moves is None or self.shape.per_gpu == 1:  # one slot: new names keep what can be kept
                 rows = self._worst_first(self.todo & (~self.usable | worse))
                 named = rows[: self.pace.names()]
                 self._offer(self._named(self.rule[named], named), named, self.afresh)
