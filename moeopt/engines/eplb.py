@@ -29,7 +29,8 @@ What you can rely on
   they are mended first; what `max_moves` is too small for stays, and the log warns with numbers.
 * Without ``current``, no layer's busiest GPU is above that of the published rule (doubles swapped away), to 1e-9;
   with it and no ``max_moves``, not by more than the part ``keep``, or 3 % over what swaps can give where only a layer
-  filled anew, most of whose experts move, would do better; and by nothing with ``keep=0``.
+  filled anew, most of whose experts move, would do better; and by nothing with ``keep=0``. A limit too short to
+  get to a layer leaves it as it runs.
 * Unchanged loads, and loads for which another map would only be the same one under other names, give ``current`` back.
 * Groups stay on one node each where ``num_groups % num_nodes == 0``, as published; else, and with 0 groups, the map
   is flat and the log says why, also where the published rule ends in an assertion.
