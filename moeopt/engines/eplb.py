@@ -23,18 +23,25 @@ stay keep their slots. See `Options` for the others.
 
 What you can rely on
 --------------------
-* Never two replicas of an expert on one GPU, where the published rule often has them.
+* Every map has the shape asked for, every expert and no empty slot, whatever is asked and whatever goes wrong, where
+  there are as many slots as experts. That goes before `max_moves`.
+* Never two replicas of an expert on one GPU, where the published rule often has them. Where ``current`` has them,
+  they are mended first; what `max_moves` is too small for stays, and the log warns with numbers.
 * Without ``current``, no layer's busiest GPU is above that of the published rule (doubles swapped away), to 1e-9;
-  with it, not by more than the part ``keep``, or 3 % where only a layer filled anew, most of whose experts move, would
-  do better; and by nothing with ``keep=0`` and no ``max_moves``.
+  with it and no ``max_moves``, not by more than the part ``keep``, or 3 % over what swaps can give where only a layer
+  filled anew, most of whose experts move, would do better; and by nothing with ``keep=0``. A limit too short to
+  get to a layer leaves it as it runs.
 * Unchanged loads, and loads for which another map would only be the same one under other names, give ``current`` back.
 * Groups stay on one node each where ``num_groups % num_nodes == 0``, as published; else, and with 0 groups, the map
   is flat and the log says why, also where the published rule ends in an assertion.
 * No exception: loads that are NaN, infinite, negative or all zero, shapes no map fits, a limit that passes and our own
-  bugs give ``current`` back, or experts in order where nothing runs, and one line in the log with the reason.
-* One line a call in the log ``moeopt.engines``: imbalance before, after and the bound, moves, milliseconds.
+  bugs give ``current`` back, or experts in order where nothing runs, and one line in the log with the reason. Where
+  ``current`` lacks experts or has no form on the GPUs of today, what fits stays and the rest is filled by the fewest
+  moves. A ``current`` that is no map of this shape is a warning, and the plan begins from nothing.
+* One line a call in the log ``moeopt.engines``: imbalance before, after and the bound, moves, milliseconds; of layers
+  that have loads. It is a warning wherever something was not as asked for.
 * Ranks that plan for themselves find the same map: the clock does not decide how far the search goes. Where one
-  process plans for all, ``steady=False`` uses the whole limit; ``agree`` takes a broadcast.
+  process plans for all, ``steady=False`` lets it; ``agree`` takes a broadcast.
 
 Before `warm_up` has loaded compiled code, large shapes get the published rule without doubles, as compiling would
 break the time limit; the log says so. Nothing is kept between calls, and any number of threads may call.
@@ -48,7 +55,8 @@ from collections.abc import Callable
 from typing import Any
 
 from moeopt.engines.policies.arrays import as_given
-from moeopt.engines.policies.guard import Answer, Asked, answer
+from moeopt.engines.policies.case import Asked
+from moeopt.engines.policies.guard import Answer, answer
 from moeopt.engines.policies.options import Options
 from moeopt.engines.policies.ready import warm_up
 from moeopt.engines.policies.shape import replicas, slots_of_experts
@@ -77,7 +85,7 @@ def rebalance_experts(
     num_groups, num_nodes
         Experts of a group stay on one node where the groups divide over the nodes.
     current
-        (L, S) the map that runs.
+        (L, S) the map that runs, or a function that gives it; with as many slots on each GPU, of more GPUs or fewer.
 
     Returns
     -------

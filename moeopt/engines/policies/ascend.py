@@ -26,10 +26,12 @@ Elastic scaling calls ``set_new_ep_size(n)`` first; the next table then has n NP
 
 What you can rely on
 --------------------
-* Never two replicas of an expert on one NPU, which the engine refuses or, where it does not look, pays for in accuracy.
+* Every table has every expert and no empty slot, also after scaling and whatever `max_moves` says.
+* Never two replicas of an expert on one NPU, which the engine refuses or, where it does not look, pays for in accuracy;
+  where the table has them and `max_moves` is too small to mend that, the rest stays and the log warns.
 * More redundant experts than NPUs, near-uniform loads and one very hot expert are plain inputs here.
-* Dummy runs that leave loads of zero, NaN hotness and -1 in the table give the current table back, ``change`` 0 and
-  the reason in the log; so does any error of ours.
+* Dummy runs that leave loads of zero or NaN hotness give the current table back, ``change`` 0 and the reason in the
+  log; so does any error of ours. Slots of -1 are filled, and tables that lack experts made full, by the fewest moves.
 * `max_moves` limits the transfers of a layer; below the part `keep` a layer is left alone.
 * Every rank's process plans for itself and finds the same table; see `Options.steady`.
 
@@ -44,9 +46,10 @@ from typing import Any
 import numpy as np
 
 from moeopt.engines.policies.arrays import as_numpy
-from moeopt.engines.policies.guard import Answer, Asked, answer
+from moeopt.engines.policies.case import Asked
+from moeopt.engines.policies.guard import Answer, answer
 from moeopt.engines.policies.options import Options
-from moeopt.engines.policies.shape import Ints
+from moeopt.engines.policies.shape import Ints, Refused
 
 Table = list[list[list[int]]]
 
@@ -88,15 +91,22 @@ class EplbPolicy:
             table = as_numpy(current_expert_table).astype(np.int64)
             return self._rebalanced(table, expert_workload, new_size)
         except Exception as error:
-            self.options.log.warning("moeopt vllm-ascend: kept what runs: %s: %s", type(error).__name__, error)
+            self.options.log.warning("moeopt vllm-ascend: gave the table back: %s: %s", type(error).__name__, error)
             return 0, np.arange(_length(current_expert_table)), _listed(current_expert_table)
 
     def _rebalanced(self, table: Ints, workload: Any, new_size: int | None) -> tuple[int, Ints, Table]:
         num_layers, num_gpus, per_gpu = table.shape
         gpus = int(new_size or num_gpus)
         old = table.reshape(num_layers, -1)
-        loads = _of_experts(old, workload, int(old.max()) + 1)
-        found = answer(Asked("vllm-ascend", loads, gpus * per_gpu, None, 1, gpus, old), self.options)
+        num_experts, fault = int(old.max()) + 1, ""
+        if num_experts < 1:
+            raise Refused("the table holds no expert")
+        try:
+            loads = _of_experts(old, workload, num_experts)
+        except Exception as error:
+            loads, fault = np.zeros((num_layers, num_experts)), f"loads cannot be used: {error}"
+        asked = Asked("vllm-ascend", loads, gpus * per_gpu, None, 1, gpus, old, fault)
+        found = answer(asked, self.options)
         changed = not np.array_equal(found.held, old)
         return int(changed), _priority(found, num_layers), found.held.reshape(num_layers, gpus, per_gpu).tolist()
 

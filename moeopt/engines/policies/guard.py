@@ -1,33 +1,24 @@
-"""Around every call: bad input and errors give a map too, one line is logged, and nothing is raised into the engine."""
+"""Around every call: bad input and errors give a full map too, one line is logged, and nothing reaches the engine."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moeopt.engines.policies.arrays import as_numpy
+from moeopt.engines.policies.case import Asked, Case, read
+from moeopt.engines.policies.cover import complete, covered
 from moeopt.engines.policies.layers import whole, with_idle_layers
+from moeopt.engines.policies.line import Line
 from moeopt.engines.policies.options import Options
-from moeopt.engines.policies.planning import Plan, TimeIsUp
-from moeopt.engines.policies.shape import Ints, Refused, Shape, new_pairs, shape_of, start_up
+from moeopt.engines.policies.plan import Plan
+from moeopt.engines.policies.planning import TimeIsUp
+from moeopt.engines.policies.shape import Ints, Refused, new_pairs, start_up
 from moeopt.errors import MoeoptError
 from moeopt.limits import Deadline
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What an engine asked for, as it gave it: loads (L, E), numbers, and the map (L, S) that runs, if it said so."""
-
-    engine: str
-    loads: Any
-    slots: Any
-    groups: Any
-    nodes: Any
-    gpus: Any
-    old: Any = None
 
 
 @dataclass(frozen=True)
@@ -37,85 +28,83 @@ class Answer:
     held: Ints
     plan: Plan | None = None
     reason: str = ""
+    mended: list[str] = field(default_factory=list)
+    """What had to be put right in the map before it could leave."""
 
 
 def answer(asked: Asked, options: Options) -> Answer:
-    """A map for the engine, whatever it asked."""
+    """A map for the engine, whatever it asked: of the shape asked for, and with every expert that it has room for."""
     deadline = Deadline(options.time_limit_s)
+    case = Case()
     try:
-        found = _answer(asked, options, deadline)
-    except Exception as error:  # reading the input for the fallback failed too
-        found = Answer(_last_resort(asked), None, f"{type(error).__name__}: {error}")
+        case = read(asked, options.max_moves)
+        found = _planned(case, options, deadline)
+    except Exception as error:  # reading the input failed
+        found = Answer(np.zeros((0, 0), dtype=np.int64), None, f"{type(error).__name__}: {error}")
+    found = _full(found, asked, case, options)
     if options.agree is not None:
-        found = _agreed(found, options)
-    _log(asked, found, options, deadline)
+        found = _full(_agreed(found, options), asked, case, options)
+    with suppress(Exception):  # a broken handler must not cost the map
+        Line(asked, case, found.held, found.plan, found.reason, found.mended).say(options, deadline)
     return found
 
 
-def _answer(asked: Asked, options: Options, deadline: Deadline) -> Answer:
-    old: Ints | None = None
-    shape: Shape | None = None
-    try:
-        loads = as_numpy(asked.loads)
-        if loads.ndim != 2:
-            raise Refused(f"loads have shape {loads.shape}, not (layers, experts)")
-        num_layers, num_experts = loads.shape
-        shape = shape_of(num_layers, num_experts, asked.slots, asked.groups, asked.nodes, asked.gpus)
-        if asked.old is not None:
-            old = _running(as_numpy(asked.old), shape)
-        _check(loads)
-        plan = with_idle_layers(whole(loads), shape, old, options, deadline)
-        plan.notes.extend([shape.note] if shape.note else [])
-        return Answer(plan.held, plan)
-    except TimeIsUp:
-        reason = f"{options.time_limit_s:g} s were up"
-    except (Refused, MoeoptError) as error:
-        reason = str(error)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        options.log.debug("traceback of the failure", exc_info=True)
-    if old is not None and (old >= 0).all():
-        return Answer(old, None, reason)
-    return Answer(_last_resort(asked) if shape is None else start_up(shape), None, reason)
+def _planned(case: Case, options: Options, deadline: Deadline) -> Answer:
+    """A plan, or the map to fall back on and why."""
+    reason = case.fault
+    if not reason:
+        assert case.loads is not None and case.shape is not None
+        try:
+            plan = with_idle_layers(whole(case.loads), case.shape, case.running, options, deadline)
+            plan.notes.extend([case.shape.note] if case.shape.note else [])
+            return Answer(plan.held, plan)
+        except TimeIsUp as error:
+            reason = str(error) or f"{options.time_limit_s:g} s were up"
+        except MoeoptError as error:
+            reason = str(error)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            options.log.debug("traceback of the failure", exc_info=True)
+    if case.shape is None:
+        return Answer(np.zeros((0, 0), dtype=np.int64), None, reason)
+    return Answer(start_up(case.shape) if case.running is None else case.running.held, None, reason)
 
 
-def _check(loads: NDArray[Any]) -> None:
-    if loads.dtype.kind not in "iubf":
-        raise Refused(f"loads are {loads.dtype}, not numbers")
-    if loads.dtype.kind == "f":
-        for name, wrong in (("NaN", np.isnan(loads)), ("infinite", np.isinf(loads))):
-            if wrong.any():
-                layer, expert = np.argwhere(wrong)[0].tolist()
-                raise Refused(f"{int(wrong.sum())} loads are {name}, the first in layer {layer}, expert {expert}")
-    if loads.dtype.kind in "if" and (loads < 0).any():
-        layer, expert = np.argwhere(loads < 0)[0].tolist()
-        raise Refused(f"loads are negative, the first in layer {layer}, expert {expert}")
+def _full(found: Answer, asked: Asked, case: Case, options: Options) -> Answer:
+    """What every map passes before it leaves: its shape, known experts, each of them, doubles as few as can be.
+
+    A map that fails is made full by few moves, within the budget as far as it can be, and ``mended`` says so.
+    """
+    shape, held = case.shape, found.held
+    if shape is None:
+        return replace(found, held=_without_shape(asked, case))
+    if held.shape != (shape.num_layers, shape.num_slots):  # no plan of ours
+        held = start_up(shape) if case.running is None else case.running.held
+        return replace(found, held=held, plan=None)
+    left = None
+    if options.max_moves is not None and case.running is not None:
+        moves = new_pairs(shape, case.running.old, np.clip(held, 0, shape.num_experts - 1))
+        left = max(options.max_moves - int(moves.max()), 0)
+    full = covered(shape, held.astype(np.int64), None, left)
+    if np.array_equal(full.held, held):
+        return replace(found, held=full.held)
+    what = "had second replicas on a GPU" if complete(shape, held) else "lacked experts or had unknown ones"
+    said = f"the map found {what}, which took {int(full.moves.sum()):,} more moves to mend"
+    return replace(found, held=full.held, plan=None, mended=[*found.mended, said])
 
 
-def _running(old: NDArray[Any], shape: Shape) -> Ints | None:
-    """(L, S) what runs; with new GPUs empty and those that went cut off; ``None`` where it is no such map."""
-    if old.ndim != 2 or len(old) != shape.num_layers or old.dtype.kind not in "iu" or old.shape[1] % shape.per_gpu:
-        return None
-    table = old.astype(np.int64)
-    if old.shape[1] < shape.num_slots:
-        table = np.pad(table, ((0, 0), (0, shape.num_slots - old.shape[1])), constant_values=-1)
-    return table[:, : shape.num_slots].copy()
-
-
-def _last_resort(asked: Asked) -> Ints:
-    """The map that runs if it has the length asked for, else experts in order; of what can be told of the shape."""
+def _without_shape(asked: Asked, case: Case) -> Ints:
+    """Where no map of slots on GPUs can be: the map that runs if it has what was asked for, else experts in order."""
     slots = _number(asked.slots)
-    try:
-        old = as_numpy(asked.old)
-        if old.ndim == 2 and old.dtype.kind in "iu" and (not slots or old.shape[1] == slots):
-            return old.astype(np.int64)
-    except Exception:
-        pass
-    try:
-        size = as_numpy(asked.loads).shape
-    except Exception:
-        size = ()
+    size = () if case.loads is None else case.loads.shape
     layers, experts = (size[-2] if len(size) > 1 else 1), (size[-1] if size else slots)
+    raw = case.raw
+    if raw is not None and raw.ndim == 2 and raw.size and raw.dtype.kind in "iu" and raw.shape[1] == slots:
+        if len(size) < 2:
+            layers, experts = len(raw), int(raw.max()) + 1
+        known = len(raw) == layers and int(raw.min()) >= 0 and int(raw.max()) < experts
+        if known and all(len(np.unique(row)) >= min(experts, slots) for row in raw):
+            return raw.astype(np.int64)
     return np.tile(np.arange(slots, dtype=np.int64) % max(experts, 1), (layers, 1))
 
 
@@ -139,30 +128,3 @@ def _agreed(found: Answer, options: Options) -> Answer:
     if np.array_equal(shared, found.held):
         return found
     return Answer(shared, None, "the first rank's map")
-
-
-def _log(asked: Asked, found: Answer, options: Options, deadline: Deadline) -> None:
-    """One line; a broken handler must not cost the map."""
-    try:
-        spent = f"{1e3 * deadline.elapsed_s():.0f} ms"
-        if found.plan is None:
-            kept = "kept what runs" if asked.old is not None else "the start-up map"
-            text = found.reason if found.reason == "the first rank's map" else f"{kept}: {found.reason}"
-            options.log.warning("moeopt %s: %s, %s", asked.engine, text, spent)
-            return
-        before, after, bound = found.plan.figures()
-        was = "" if before is None else f"{before:.4f} -> "
-        parts = [f"imbalance {was}{after:.4f} (bound {bound:.4f})"]
-        parts.append("nothing runs yet" if asked.old is None else f"{_moves(asked, found):,} moves")
-        if found.plan.open:
-            parts.append(f"{found.plan.open} layers worth planning, {found.plan.searched} searched")
-        options.log.info("moeopt %s: %s", asked.engine, ", ".join([*parts, spent, *found.plan.notes]))
-    except Exception:
-        pass
-
-
-def _moves(asked: Asked, found: Answer) -> int:
-    num_layers, num_experts = as_numpy(asked.loads).shape
-    shape = Shape(num_layers, num_experts, found.held.shape[1], int(asked.gpus))
-    old = _running(as_numpy(asked.old), shape)
-    return int(found.held.size) if old is None else int(new_pairs(shape, old, found.held).sum())

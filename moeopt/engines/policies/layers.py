@@ -7,37 +7,30 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.engines.policies.cover import Covered
 from moeopt.engines.policies.options import Options
-from moeopt.engines.policies.planning import Plan, plan
-from moeopt.engines.policies.shape import Ints, Shape, legal_rows, start_up
+from moeopt.engines.policies.plan import Plan
+from moeopt.engines.policies.planning import plan
+from moeopt.engines.policies.shape import Ints, Shape, start_up
 from moeopt.limits import Deadline
 
 
-def with_idle_layers(loads: Ints, shape: Shape, old: Ints | None, options: Options, deadline: Deadline) -> Plan:
-    """`plan` for the layers that have loads; idle ones keep what runs, or get the start-up map."""
+def with_idle_layers(loads: Ints, shape: Shape, running: Covered | None, options: Options, deadline: Deadline) -> Plan:
+    """`plan` for the layers that have loads; idle ones keep what runs, made full, or get the start-up map."""
     busy = loads.any(axis=1)
-    resting = start_up(shape)
-    if old is not None:
-        resting = np.where(legal_rows(shape, old)[:, None], old, resting)
     if busy.all():
-        return plan(loads, shape, old, options, deadline)
+        return plan(loads, shape, running, options, deadline)
     zero = np.zeros(len(loads))
-    out = Plan(resting, zero, zero.copy(), zero.copy(), None if old is None else zero.copy())
-    if busy.any():
-        rows = np.flatnonzero(busy)
+    held = start_up(shape) if running is None else running.held.copy()
+    out = Plan(held, zero, zero.copy(), zero.copy(), None if running is None else zero.copy())
+    rows = np.flatnonzero(busy)
+    if len(rows):
         part = replace(shape, num_layers=len(rows))
-        found = plan(loads[rows], part, None if old is None else old[rows], options, deadline)
-        out.held[rows], out.top[rows], out.bound[rows], out.ideal[rows] = (
-            found.held,
-            found.top,
-            found.bound,
-            found.ideal,
-        )
-        if out.before is not None and found.before is not None:
-            out.before[rows] = found.before
-        out.searched, out.open, out.notes = found.searched, found.open, found.notes
-    else:
-        out.notes.append("no loads yet")
+        found = plan(loads[rows], part, None if running is None else running.part(rows), options, deadline)
+        for name in ("held", "top", "bound", "ideal", "before"):
+            if (values := getattr(found, name)) is not None:
+                getattr(out, name)[rows] = values
+        out.searched, out.open, out.stuck, out.notes = found.searched, found.open, found.stuck, found.notes
     return out
 
 

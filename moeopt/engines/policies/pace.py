@@ -18,12 +18,20 @@ FEW_ROUNDS = 60
 """Rounds of the search there."""
 INTERPRETED_S = 0.15
 """What they take for one layer."""
-LOOK_S = 30e-9
+RULE_S, GROUPED = 1.5e-6, 2.5
+"""Seconds of the public rule a slot of a layer, and so many times that with groups on nodes."""
+FILL_S = 25e-6
+"""Seconds to fill a slot of a running map that has lost some."""
+LOOK_S = 60e-9
 """Seconds to look at one pair of slots that may be swapped."""
 FEWEST_SWAPS = 10
 """Swaps that a layer gets at least, if it gets any."""
 LOAD_S = 3.0
 """A limit from which on libraries are loaded within a call."""
+NAMING = 0.5
+"""Part of the limit for what cannot be cut and names of GPUs for the public rule."""
+NAME_S, NAME_PAIR_S = 0.5e-3, 90e-9
+"""Seconds to name the GPUs of a layer, and more for each pair of them."""
 PIECE = 0.1
 """Part of the limit between two looks at the clock."""
 
@@ -31,11 +39,12 @@ PIECE = 0.1
 class Pace:
     """What one call can do in its time.
 
-    The estimates are seconds of one core for a layer that is searched to the end, rounded up.
+    The estimates are seconds of one core for a layer that is searched to the end, rounded up; ``filled`` slots were
+    filled before.
     """
 
-    def __init__(self, shape: Shape, options: Options, deadline: Deadline) -> None:
-        self.shape, self.options, self.deadline = shape, options, deadline
+    def __init__(self, shape: Shape, options: Options, deadline: Deadline, filled: int = 0) -> None:
+        self.shape, self.options, self.deadline, self.filled = shape, options, deadline, filled
         self.engine: Engine = engine(Deadline(options.time_limit_s))  # whatever this call has spent so far
         self.compiled = self.engine.compiled and packing.improve.ready()
         self.moves_compiled = self.compiled and moving.sweep.ready()
@@ -48,15 +57,35 @@ class Pace:
         left = max(self.deadline.remaining_s(), 1e-3)
         return Limits(time_s=left, iterations=FEW_ROUNDS if sweeps is None else sweeps)
 
-    def swaps(self, layers: int, most: int) -> tuple[int, int]:
-        """How many layers, and how many swaps in each: rather few swaps in all of them than all in few."""
+    def swaps(self, layers: int, most: int, total: int) -> tuple[int, int]:
+        """How many layers, and how many swaps in each: rather few in all of the `total` layers than all in few."""
         if self.options.split != "even" or not layers or not most:
             return 0, 0
         if self.options.by_clock:
             return layers, most
-        fit = int(ROOM * self.options.time_limit_s / (LOOK_S * self.shape.per_gpu * self.shape.num_slots))
-        each = min(most, max(fit // layers, FEWEST_SWAPS))
+        fit = int(self._work_s / (LOOK_S * self.shape.per_gpu * self.shape.num_slots))
+        each = min(most, max(fit // total, FEWEST_SWAPS))
         return min(layers, fit // each), each
+
+    @property
+    def fixed_s(self) -> float:
+        """Seconds that cannot be cut: of the public rule, and of making full what runs."""
+        each = RULE_S if self.shape.groups is None else RULE_S * GROUPED
+        return each * self.shape.num_layers * self.shape.num_slots + FILL_S * self.filled
+
+    @property
+    def _work_s(self) -> float:
+        """Seconds for swaps and search."""
+        return max(ROOM * self.options.time_limit_s - self.fixed_s, 0.0)
+
+    def names(self) -> int:
+        """In how many layers GPUs can be named for few moves."""
+        if self.options.by_clock:
+            return self.shape.num_layers
+        each = NAME_S + NAME_PAIR_S * self.shape.num_gpus**2
+        if self.shape.groups is not None:
+            each *= 1 + self.shape.num_nodes / 3
+        return int(max(NAMING * self.options.time_limit_s - self.fixed_s, 0.0) / each)
 
     @property
     def may_load(self) -> bool:
@@ -72,7 +101,7 @@ class Pace:
         if not compiled:
             each = INTERPRETED_S if searching else 4 * INTERPRETED_S
         if not self.options.by_clock:
-            layers = min(layers, int(ROOM * self.options.time_limit_s / each))
+            layers = min(layers, int(self._work_s / each))
         at_once = max(int(PIECE * self.options.time_limit_s / each), 1)
         return [(begin, min(begin + at_once, layers)) for begin in range(0, layers, at_once)]
 
@@ -91,4 +120,4 @@ class Pace:
         return 0.006 * max(size, 0.5)
 
     def _replan_s(self) -> float:
-        return max(0.03 * self.shape.num_slots / 288, 0.01)
+        return max(0.04 * self.shape.num_slots / 288 * max(self.shape.num_gpus / 110, 1.0), 0.01)

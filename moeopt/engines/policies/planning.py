@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from moeopt import placement
+from moeopt.engines.policies.cover import Covered
 from moeopt.engines.policies.options import Options
 from moeopt.engines.policies.pace import Pace
+from moeopt.engines.policies.plan import Floats, Plan
 from moeopt.engines.policies.shape import Ints, Shape, legal_rows, new_pairs
 from moeopt.engines.policies.warm import most_swaps, swapped
 from moeopt.limits import Deadline
@@ -20,10 +22,11 @@ from moeopt.placement.replanning.keep_slots import in_old_slots
 from moeopt.placement.replanning.relabel import relabelled
 from moeopt.result import Result, Stop
 
-Floats = NDArray[np.float64]
-
 GAP = 0.001
 """A layer this near its bound is not searched further."""
+NEAR = 0.01
+"""Swaps in what runs end within half of this of the bound, and re-planning must gain this over them; `keep` if smaller.
+Were either to grow with `keep` beyond it, a layer would stop just short of the gain that lets it move at all."""
 AFRESH = 0.03
 """A layer that would be filled anew, most of whose experts would move, has to be this much better than by swaps."""
 RESERVE = 0.8
@@ -34,46 +37,25 @@ class TimeIsUp(Exception):
     """The limit passed before the work that was to fit in was done."""
 
 
-@dataclass
-class Plan:
-    """A map under way: ``held`` (L, S), its costs ``top``, and what they are measured by, tokens; L each."""
-
-    held: Ints
-    top: Floats
-    bound: Floats
-    ideal: Floats
-    before: Floats | None = None
-    open: int = 0
-    """Layers that were worth planning."""
-    searched: int = 0
-    """Those that the deep search, or the re-planning, went through."""
-    notes: list[str] = field(default_factory=list)
-
-    def figures(self) -> tuple[float | None, float, float]:
-        """Mean imbalance before (``None``: no running map), after, and of the bound."""
-        ideal = np.where(self.ideal > 0, self.ideal, 1.0)
-
-        def mean(cost: Floats) -> float:
-            return float(np.where(self.ideal > 0, cost / ideal, 1.0).mean())
-
-        return None if self.before is None else mean(self.before), mean(self.top), mean(self.bound)
-
-
-def plan(loads: Ints, shape: Shape, old: Ints | None, options: Options, deadline: Deadline) -> Plan:
-    """A legal map for loads (L, E), none of whose layers is idle; `old` (L, S) is what runs, legal or not.
+def plan(loads: Ints, shape: Shape, running: Covered | None, options: Options, deadline: Deadline) -> Plan:
+    """A full map for loads (L, E), none of whose layers is idle; `running` is what runs, already made full.
 
     Raises
     ------
     TimeIsUp
-        The limit passed and a map runs, and the clock may not decide.
+        The limit passed, or surely will, and a map runs, and the clock may not decide.
     """
-    work = _Work(loads, shape, old, options, deadline)
+    work = _Work(loads, shape, running, options, deadline)
+    if running is not None and options.steady and work.pace.fixed_s > options.time_limit_s:
+        raise TimeIsUp(
+            f"{options.time_limit_s:g} s are too short to plan, which takes {work.pace.fixed_s:.2g} s or more"
+        )
     work.by_the_rule()
     try:
         work.kept()
         work.by_swaps()
     except TimeIsUp:
-        if old is not None:
+        if running is not None:
             raise
         work.plan.notes.append("time was up: the public rule without doubles")
         return work.plan
@@ -88,16 +70,17 @@ def plan(loads: Ints, shape: Shape, old: Ints | None, options: Options, deadline
 
 
 class _Work:
-    def __init__(self, loads: Ints, shape: Shape, old: Ints | None, options: Options, deadline: Deadline) -> None:
-        self.loads, self.shape, self.old, self.options, self.deadline = loads, shape, old, options, deadline
+    def __init__(self, loads: Ints, shape: Shape, known: Covered | None, options: Options, deadline: Deadline) -> None:
+        self.loads, self.shape, self.known, self.options, self.deadline = loads, shape, known, options, deadline
         self.instance = self._instance(loads)
-        self.pace = Pace(shape, options, deadline)
-        self.usable = np.zeros(len(loads), dtype=bool) if old is None else legal_rows(shape, old)
+        self.pace = Pace(shape, options, deadline, 0 if known is None else int(known.moves.sum()))
+        self.usable = np.zeros(len(loads), dtype=bool)
+        self.before = np.full(len(loads), np.inf)  # what a layer must get below; infinite where it breaks a rule
         self.running = None
-        if old is not None:
-            known = np.where((old >= 0) & (old < shape.num_experts), old, -1).astype(np.int32)
+        if known is not None:
+            self.usable = legal_rows(shape, known.held)
             self.running = self.instance.changed(
-                current=known, current_gpu=tuple(int(gpu) for gpu in shape.gpu_of_slot)
+                current=known.old.astype(np.int32), current_gpu=tuple(int(gpu) for gpu in shape.gpu_of_slot)
             )
 
     def _instance(self, loads: Ints) -> PlacementInstance:
@@ -114,30 +97,32 @@ class _Work:
         self.plan = Plan(self.rule.copy(), self.rule_top.copy(), bound, np.array([layer["ideal"] for layer in layers]))
 
     def done(self) -> Plan:
-        """The plan; a layer that runs against the rules and could not be mended within the budget is named."""
-        stuck = int(np.isinf(self.plan.top).sum())
-        if stuck:
-            assert self.plan.before is not None
-            self.plan.top = np.where(np.isinf(self.plan.top), self.plan.before, self.plan.top)
-            self.plan.notes.append(f"{stuck} layers run against the rules and cannot be mended within the budget")
+        """The plan; layers that run against the rules and could not be mended within the budget are counted."""
+        stuck = np.isinf(self.plan.top)
+        if stuck.any():
+            rows = np.flatnonzero(stuck)
+            self.plan.top[rows] = _even_tops(self.loads[rows], self.shape, self.plan.held[rows])
+            self.plan.stuck = len(rows)
         return self.plan
 
     def kept(self) -> None:
         """Start every layer from what runs, where that is legal, and see which are worth planning."""
         self.enough = self.plan.bound * (1 + GAP)
-        if self.old is None:
+        if self.known is None:
             self.todo = self.plan.top > self.enough
+            self.reached, self.spent = self.plan.top.copy(), np.zeros(len(self.loads), dtype=np.int64)
         else:
-            self.plan.before = _even_tops(self.loads, self.shape, self.old)
+            self.plan.before = _even_tops(self.loads, self.shape, self.known.held)
             rows = np.flatnonzero(self.usable)
             if len(rows):
-                self.plan.before[rows] = self._tops(self.old[rows], rows)
+                self.plan.before[rows] = self._tops(self.known.held[rows], rows)
             self.before = np.where(self.usable, self.plan.before, np.inf)
-            self.plan.held, self.plan.top = self.old.copy(), self.before.copy()
+            self.plan.held, self.plan.top = self.known.held.copy(), self.before.copy()
+            self.reached, self.spent = self.before.copy(), self.known.moves.copy()
             worth = self.before * (1 - self.options.keep) > self.plan.bound  # a broken layer is worth it
             self.todo = ~self.usable | (worth & (self.before > self.plan.bound * (1 + 1e-9)))
-            if self.options.max_moves == 0:
-                self.todo &= ~self.usable
+            if self.options.max_moves is not None:
+                self.todo &= self.known.moves < self.options.max_moves
         self.plan.open = int(self.todo.sum())
 
     def by_swaps(self) -> None:
@@ -148,30 +133,35 @@ class _Work:
         if self.running is None:
             self._swap(self._worst_first(self.todo)[self._reach(self.todo) :])
         elif self.todo.any():
-            free = self.options.max_moves is None
             self._swap(self._worst_first(self.todo & self.usable))
-            worse = self.rule_top < self.plan.top * (1 - self.afresh)
-            if free and (rows := np.flatnonzero(self.todo & (~self.usable | worse))).size:
-                self._offer(self._named(self.rule[rows], rows), rows, self.afresh)
+            worse = self.rule_top < self.reached * (1 - self.afresh)
+            if self.options.max_moves is None or self.shape.per_gpu == 1:  # one slot: new names keep what can be kept
+                rows = self._worst_first(self.todo & (~self.usable | worse))
+                named = rows[: self.pace.names()]
+                self._offer(self._named(self.rule[named], named), named, self.afresh)
+                rest = rows[len(named) :]
+                broken = rest[~self.usable[rest]]  # any names will do; the others wait for a call with more time
+                self._offer(self.rule[broken], broken, self.afresh)
                 self._look_at_the_clock()
 
     def _swap(self, rows: Ints) -> None:
-        most = most_swaps(self.shape)
-        if self.running is not None and self.options.max_moves is not None:
-            most = min(most, self.options.max_moves // 2)
-        count, most = self.pace.swaps(len(rows), most)
+        # by the number of all layers, not of those worth it: how far one gets must not depend on `keep`
+        count, most = self.pace.swaps(len(rows), most_swaps(self.shape), len(self.loads))
         rows = rows[:count]
         if not count:
             return
         part = replace(self.shape, num_layers=len(rows))
-        near = GAP if self.running is None else max(GAP, self.options.keep / 2)
+        near = GAP if self.known is None else max(GAP, self._near / 2)
         goals = self.plan.bound[rows] * (1 + near)
-        held = swapped(self.loads[rows], part, self.plan.held[rows], goals, most, lambda: not self.deadline.passed())
+        swaps = np.full(len(rows), most)
+        if self.known is not None and self.options.max_moves is not None:
+            swaps = np.minimum(swaps, (self.options.max_moves - self.known.moves[rows]) // 2)
+        held = swapped(self.loads[rows], part, self.plan.held[rows], goals, swaps, lambda: not self.deadline.passed())
         self._look_at_the_clock()
-        self._offer(held, rows)
+        self._offer(held, rows, 0.0)
 
     def _worst_first(self, chosen: NDArray[np.bool_]) -> Ints:
-        order = np.argsort(-self.plan.top / np.maximum(self.plan.bound, 1e-300), kind="stable")
+        order = np.argsort(-self.reached / np.maximum(self.plan.bound, 1e-300), kind="stable")
         return np.asarray(order[chosen[order]])
 
     def _reach(self, chosen: NDArray[np.bool_]) -> int:
@@ -186,9 +176,9 @@ class _Work:
 
     def search(self) -> None:
         """The deep search, or the re-planning under a budget, for the layers that are worst off."""
-        left = self.todo & (self.plan.top > self.enough)
-        if self.running is not None:  # another percent is not worth a move
-            left &= ~self.usable | (self.plan.top * (1 - self.options.keep) > self.plan.bound)
+        left = self.todo & (self.reached > self.enough)
+        margin = 0.0 if self.running is None else self.afresh if self._searches else self._near
+        left &= ~self.usable | (self.reached * (1 - margin) > self.plan.bound)  # no more can be gained
         rows = self._worst_first(left)
         for begin, end in self.pace.chunks(len(rows), searching=self._searches):
             if self.options.by_clock and self.deadline.elapsed_s() > RESERVE * self.options.time_limit_s:
@@ -197,7 +187,7 @@ class _Work:
             held = self._searched(some) if self._searches else self._replanned(some)
             self._look_at_the_clock()
             if held is not None:
-                self._offer(held, some, self.afresh if self._searches else None)
+                self._offer(held, some, margin)
             self.plan.searched += end - begin
         if not self.pace.compiled:
             self.plan.notes.append("the search is not loaded: call warm_up() at start-up")
@@ -227,29 +217,41 @@ class _Work:
 
     def _named(self, held: Ints, rows: Ints) -> Ints:
         """GPUs named for few moves, where there is time to load what names them."""
-        if self.running is None or not self.pace.may_load:
+        if self.running is None or not self.pace.may_load or not len(rows):
             return held
         return np.stack([relabelled(self.running, one, int(row)) for one, row in zip(held, rows, strict=True)])
 
     @property
     def afresh(self) -> float:
         """By how much a layer must be better to be filled anew."""
-        return max(self.options.keep, AFRESH) if self.options.keep > 0 and self.old is not None else 0.0
+        return max(self.options.keep, AFRESH) if self.options.keep > 0 and self.known is not None else 0.0
 
-    def _offer(self, held: Ints, rows: Ints, margin: float | None = None) -> None:
-        """Take the layers that are better than what there is, by enough where something runs, within the budget."""
+    @property
+    def _near(self) -> float:
+        return min(self.options.keep, NEAR)
+
+    def _offer(self, held: Ints, rows: Ints, margin: float) -> None:
+        """Take the layers that are within the budget, better than any offer yet, and by `keep` better than before.
+
+        Better means by `margin`, or at all with no more moves. An offer that gains less than `keep` is remembered, not
+        taken: what follows is measured by it whatever `keep` is, so that a larger one does not lead to more moves.
+        """
         good = legal_rows(self.shape, held)
         top = np.full(len(rows), np.inf)
         if good.any():
             top[good] = self._tops(held[good], rows[good])
-        if self.running is None:
-            margin = 0.0
-        else:
-            margin = max(self.options.keep if margin is None else margin, 1e-9)
-        better = good & (top < self.plan.top[rows] * (1 - margin))
-        if self.old is not None and self.options.max_moves is not None:
-            better[good] &= new_pairs(self.shape, self.old[rows][good], held[good]) <= self.options.max_moves
-        for place in np.flatnonzero(better):
+        moves = np.zeros(len(rows), dtype=np.int64)
+        if self.known is not None:
+            margin = max(margin, 1e-9)
+            moves = new_pairs(self.shape, self.known.old[rows], held)
+            if self.options.max_moves is not None:
+                good &= moves <= self.options.max_moves
+        reached = self.reached[rows]
+        better = good & (top < reached * (1 - margin))
+        better |= good & (top < reached * (1 - 1e-9)) & (moves <= self.spent[rows])
+        self.reached[rows[better]], self.spent[rows[better]] = top[better], moves[better]
+        taken = better & (top < self.before[rows] * (1 - max(self.options.keep, 1e-9)))
+        for place in np.flatnonzero(taken):
             row, one = int(rows[place]), held[place]
             self.plan.held[row] = one if self.running is None else in_old_slots(self.running, one, row)
             self.plan.top[row] = top[place]

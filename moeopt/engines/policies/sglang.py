@@ -26,19 +26,23 @@ an expert to one replica; leave it out for ``dynamic``.
 
 The call is the engine's own: ``rebalance_experts(tokens_per_expert, num_physical_experts, num_local_physical_experts,
 num_groups, num_nodes, algorithm)``, where ``tokens_per_expert`` is (steps, layers, experts) and the steps are summed.
-``algorithm`` may be its enum or a name. Names with ``hierarchical`` keep groups on nodes where they divide, the others
-plan flat. The answers are (physical_to_logical (L, S), logical_to_physical (L, E, X) padded with -1, counts (L, E)),
-int64, of the kind and on the device of the counts; X is the most replicas, and redundant experts + 1 for
-``deepseek_vec``, as there.
+``algorithm`` may be its enum or a name. Names with ``hierarchical`` and ``auto`` keep groups on nodes where they
+divide, the others plan flat, and so does a name that is not known, with a warning in the log. The answers are
+(physical_to_logical (L, S), logical_to_physical (L, E, X) padded with -1, counts (L, E)), int64, of the kind and on the
+device of the counts; X is the most replicas, and redundant experts + 1 for ``deepseek_vec``, as there.
 
 ``elasticity_aware`` plans on the GPUs that are alive, which SGLang's own state names or ``active_ranks`` does; slots
 of the others show expert 0 and stand in no list of replicas, as there.
 
 What you can rely on
 --------------------
-* Never two replicas of an expert on one GPU; no layer above the public rule.
+* Every map has every expert and no empty slot, whatever `max_moves` says, also where ranks have died; never two
+  replicas of an expert on one GPU, unless they run there and `max_moves` is too small to mend that, which is a warning.
+* Without ``current``, no layer above the public rule; with it as `Options.keep` says.
 * No exception: the assertions of the original (groups, nodes, divisions) are a line in the log, and so are loads that
-  are NaN, infinite, negative or all zero; the map that runs comes back, or experts in order.
+  are NaN, infinite, negative or all zero; the map that runs comes back, made full by the fewest moves where it does not
+  fit, or experts in order. A ``current`` that fails or does not fit is a warning, and the plan begins from nothing.
+* Rows without loads, as the dense layers have in SGLang's arrays, stay as they are and count in no logged figure.
 * Every rank plans for itself and finds the same map, as the clock does not decide; see `Options.steady`.
 
 Source of the signature: sgl-project/sglang, ``python/sglang/srt/eplb``.
@@ -55,10 +59,21 @@ import numpy as np
 
 from moeopt.engines.eplb import Maps, maps
 from moeopt.engines.policies.arrays import as_given, as_numpy
-from moeopt.engines.policies.guard import Answer, Asked, answer
+from moeopt.engines.policies.case import Asked, given_map
+from moeopt.engines.policies.guard import Answer, answer
 from moeopt.engines.policies.options import Options
 from moeopt.engines.policies.shape import Ints, replicas, slots_of_experts
 
+ALGORITHMS = (
+    "auto",
+    "deepseek",
+    "deepseek_hierarchical",
+    "deepseek_vec",
+    "deepseek_vec_hierarchical",
+    "elasticity_aware",
+    "elasticity_aware_hierarchical",
+)
+"""Names of SGLang's enum, and its ``auto``."""
 ELASTIC = "sglang.srt.elastic_ep.elastic_ep"
 """Where SGLang keeps which ranks are alive; asked only if SGLang has loaded it."""
 
@@ -100,11 +115,16 @@ def rebalance_experts(
     options = options or Options()
     loads, per_gpu = _summed(tokens_per_expert), _whole(num_local_physical_experts)
     gpus = _whole(num_physical_experts) // per_gpu if per_gpu else 0
-    grouped = "hierarchical" in name or name == "auto"
-    asked = Asked(
-        *("sglang", loads, num_physical_experts, num_groups if grouped else None, num_nodes, gpus, _asked(current))
-    )
-    alive = _alive(active_ranks, gpus) if name.startswith("elasticity_aware") else None
+    grouped = name in ALGORITHMS and ("hierarchical" in name or name == "auto")
+    alive: np.ndarray | None = None
+    aside: tuple[str, ...] = ()
+    if name not in ALGORITHMS:
+        aside = (f"algorithm {name!r} is not known, planned flat: use {', '.join(ALGORITHMS)}",)
+    elif name.startswith("elasticity_aware"):
+        alive, fault = _alive(active_ranks, gpus) if gpus * per_gpu == _whole(num_physical_experts) else (None, "")
+        aside = (fault,) if fault else ()
+    groups = num_groups if grouped else None
+    asked = Asked("sglang", loads, num_physical_experts, groups, num_nodes, gpus, current, aside=aside)
     if alive is None or alive.all():
         width = None
         if name.startswith("deepseek_vec"):
@@ -116,11 +136,12 @@ def rebalance_experts(
 def _on_survivors(asked: Asked, alive: np.ndarray, per_gpu: int, given: Any, options: Options) -> Maps:
     """A flat plan on the GPUs that are alive; slots of the dead ones hold expert 0 and are in no list."""
     living = np.repeat(alive, per_gpu)
-    old = None if asked.old is None else as_numpy(asked.old)
-    part = old[:, living] if old is not None and old.ndim == 2 and old.shape[1] == len(living) else None
-    left = replace(asked, slots=int(living.sum()), groups=None, nodes=1, gpus=int(alive.sum()), old=part)
+    old, fault = _living_part(asked.old, living)
+    left = replace(
+        asked, slots=int(living.sum()), groups=None, nodes=1, gpus=int(alive.sum()), old=old, old_fault=fault
+    )
     held = answer(left, options).held
-    num_experts = max(_shape(asked.loads)[-1], 1)
+    num_experts = max(_shape(asked.loads)[-1], int(held.max(initial=0)) + 1)
     lists, counts = slots_of_experts(held, num_experts), replicas(held, num_experts)
     slots = np.flatnonzero(living)
     table: Ints = np.zeros((len(held), len(living)), dtype=np.int64)
@@ -155,27 +176,29 @@ def _whole(value: Any) -> int:
         return 0
 
 
-def _asked(current: Any) -> Any:
-    """The map that runs; a function that fails has none."""
-    if not callable(current):
-        return current
-    try:
-        return current()
-    except Exception:
-        return None
+def _living_part(current: Any, living: np.ndarray) -> tuple[Any, str]:
+    """What the GPUs that are alive hold of the map that runs, or why that cannot be said."""
+    table, fault = given_map(current)
+    if table is None:
+        return None, fault
+    if table.ndim != 2 or table.shape[1] != len(living):
+        return None, f"its shape is {table.shape}, not (layers, {len(living)})"
+    return table[:, living], ""
 
 
-def _alive(active_ranks: Any, gpus: int) -> np.ndarray | None:
-    """(G,) which GPUs are alive; ``None`` where nobody says so."""
+def _alive(active_ranks: Any, gpus: int) -> tuple[np.ndarray | None, str]:
+    """(G,) which GPUs are alive, ``None`` where nobody says so; and why what was said is of no use."""
     try:
         if active_ranks is None and ELASTIC in sys.modules:
             active_ranks = sys.modules[ELASTIC].get_elastic_ep_state().active_ranks
         if active_ranks is None:
-            return None
+            return None, ""
         alive = as_numpy(active_ranks).astype(bool)
-        return alive if alive.shape == (gpus,) and alive.any() else None
-    except Exception:
-        return None
+    except Exception as error:
+        return None, f"active_ranks cannot be read, all count as alive: {type(error).__name__}: {error}"
+    if alive.shape != (gpus,):
+        return None, f"active_ranks has shape {alive.shape}, not ({gpus},): all count as alive"
+    return (alive, "") if alive.any() else (None, "active_ranks names no rank: all count as alive")
 
 
 def configure(*, current: Callable[[], Any] | None = None, **options: Any) -> Callable[..., Maps]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+
+
+def number(count: int, what: str) -> str:
+    """A count in words.
+
+    >>> number(1, "layer"), number(1200, "layer")
+    ('1 layer', '1,200 layers')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 class Refused(ValueError):
@@ -37,6 +46,10 @@ class Shape:
         """(S,) GPU of each slot."""
         return np.repeat(np.arange(self.num_gpus), self.per_gpu)
 
+    def flat(self) -> Shape:
+        """Without groups."""
+        return replace(self, num_nodes=1, groups=None)
+
     def rules(self) -> dict[str, Any]:
         """As arguments of a `PlacementInstance`."""
         shape = {"gpus": self.num_gpus, "slots": self.num_slots, "nodes": self.num_nodes}
@@ -62,7 +75,7 @@ def shape_of(num_layers: int, num_experts: int, slots: Any, groups: Any, nodes: 
     num_slots, num_gpus = int(slots), int(gpus)
     num_groups, num_nodes = int(groups or 0), max(int(nodes or 1), 1)
     if num_layers < 1 or num_experts < 1:
-        raise Refused(f"loads have {num_layers} layers and {num_experts} experts")
+        raise Refused(f"loads have {number(num_layers, 'layer')} and {number(num_experts, 'expert')}")
     if num_gpus < 1 or num_slots % num_gpus:
         raise Refused(f"{num_slots} slots do not divide over {num_gpus} GPUs")
     if num_slots < num_experts:

@@ -27,10 +27,13 @@ the number of GPUs has changed, what fits of it is used.
 
 What you can rely on
 --------------------
-* Never two replicas of an expert on one GPU, also where the map that runs has them.
+* Every map has every expert and no empty slot, whatever `max_moves` says, also where the number of GPUs has changed.
+* Never two replicas of an expert on one GPU; where the map that runs has them, they are mended first. Where `max_moves`
+  is too small for that, the rest stays and the log warns with numbers.
 * Unchanged loads give the old map back, and so does a gain below `keep`; vLLM then copies nothing.
 * The profile run before serving, warm-up batches and requests that have not come yet mean loads of zero: the old map
-  comes back, with the reason in the log, as it does for NaN, infinite and negative loads and for our own bugs.
+  comes back, with the reason in the log, as it does for NaN, infinite and negative loads and for our own bugs; made
+  full by the fewest moves where it lacks experts, or has no form on the GPUs of today.
 * All ranks call the policy by themselves and must agree, or weights are sent to nobody. So the clock never decides how
   far a search goes, only sizes do, unless ``agree`` shares one rank's map, for example::
 
@@ -50,7 +53,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from moeopt.engines.policies.arrays import as_given
-from moeopt.engines.policies.guard import Asked, answer
+from moeopt.engines.policies.case import Asked
+from moeopt.engines.policies.guard import answer
 from moeopt.engines.policies.options import Options
 
 

@@ -27,10 +27,12 @@ def swapped(
     shape: Shape,
     old: Ints,
     goals: NDArray[np.float64],
-    swaps: int = FEW_GPUS_SWAPS,
+    swaps: int | Ints = FEW_GPUS_SWAPS,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Ints:
-    """(R, S) maps from the legal ones in `old` by at most so many swaps a layer; replicas stay as many as they were.
+    """(R, S) maps from the legal ones in `old` by at most so many swaps a layer, or each of (R,).
+
+    Replicas stay as many as they were.
 
     Every swap gives a replica of the busiest GPU for one of another GPU (of its node, where groups bind), the pair that
     leaves the busier of both lightest; a layer is done at its goal (R,), or where no swap makes the busiest GPU
@@ -46,8 +48,9 @@ def swapped(
     there[np.arange(len(held))[:, None], held, shape.gpu_of_slot] = True
     cost = size.reshape(len(held), shape.num_gpus, -1).sum(axis=2)
     active = np.arange(len(held))
-    for _ in range(swaps):
-        active = active[cost[active].max(axis=1) > goals[active]]
+    most = np.broadcast_to(swaps, len(held))
+    for turn in range(int(most.max(initial=0))):
+        active = active[(cost[active].max(axis=1) > goals[active]) & (most[active] > turn)]
         if len(active):
             active = active[_swap(shape, held, size, there, cost, active)]
         if not len(active) or not go_on():

@@ -97,3 +97,16 @@ def test_dead_ranks_get_nothing_that_counts(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_nonsense_raises_nothing(call: Any) -> None:
     assert len(sglang.rebalance_experts(*call, "deepseek_vec")) == 3
+
+
+@pytest.mark.parametrize("counts", [None, "x", STEPS, STEPS * np.nan])
+@pytest.mark.parametrize(
+    ("slots", "ranks"), [(16, [1, 0, 1, 1]), (16, [1, 0, 0, 0]), (17, [1, 0, 1, 1]), (16, [0] * 4)]
+)
+def test_nonsense_beside_dead_ranks_raises_nothing_and_keeps_the_shape(counts: Any, slots: int, ranks: Any) -> None:
+    for current in (None, np.arange(slots)[None] % 8, "junk"):
+        held, lists, amounts = sglang.rebalance_experts(
+            counts, slots, 4, 4, 2, "elasticity_aware", current=current, active_ranks=ranks
+        )
+        assert held.shape == (1, slots) and held.dtype == np.int64
+        assert lists.shape[:2] == amounts.shape
