@@ -186,4 +186,6 @@ def read_bytes(path: str | Path) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         rule = f"cannot be read ({error.strerror or error})"
-        raise InstanceError([Violation("input", "", str(path), rule, "Check the name")]) from error
+        pattern = isinstance(error, FileNotFoundError) and any(sign in str(path) for sign in "*?[")
+        fix = "A pattern is for the shell: give it without quotes" if pattern else "Check the name"
+        raise InstanceError([Violation("input", "", str(path), rule, fix)]) from error

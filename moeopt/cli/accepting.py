@@ -29,6 +29,8 @@ def guarded(table: LoadTable, path: str, shape: Shape, say: Say) -> LoadTable:
     InstanceError
         Findings that matter, all of them; or a name that is no finding's.
     """
+    from moeopt.workload.dummies import without_dummies
+
     check_names(shape.accept, shape.drop)
     kept = dropped(table, shape.drop)
     if kept is not table:
@@ -38,6 +40,10 @@ def guarded(table: LoadTable, path: str, shape: Shape, say: Say) -> LoadTable:
     refused = []
     for finding in findings_of(kept, shape):
         if finding.severity != "matters":
+            continue
+        if finding.name in DROPS and not without_dummies(kept).loads.any():
+            rule, fix = "nothing is left without them, and no plan can be made of it", "Record real requests"
+            refused.append(Violation(finding.name, "", finding.text, rule, fix))
             continue
         if finding.name in accepted:
             say.keep(f"{path}: accepted {finding.name}: {finding.text}")

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.options import Gate, Output, Shape, Solving
+from moeopt.cli.ready_plans import fit_plans, read_plans, scored_on
 from moeopt.cli.say import Say
 from moeopt.cli.verb import BAD_USAGE, COMMAND, DONE, GATE, INFEASIBLE, verb
-from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
     from moeopt.engines.base import ExpertMap
     from moeopt.limits import Limits
     from moeopt.placement import PlacementInstance
     from moeopt.placement.load_plan import ResultDocument
-    from moeopt.registry import Comparison, Row
+    from moeopt.registry import Comparison
 
 EXAMPLE = """Example:
 
@@ -102,7 +102,7 @@ def compare(
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if gate.fail_if_worse and RIVAL not in names:
         names.append(RIVAL)
-    documents = _read_plans(plans or [], names)
+    documents = read_plans(plans or [], names)
     find_plugins(names)
     blocks: list[tuple[PlacementInstance, Comparison]] = []
     taken = [[path] for path in inputs or []] if apart else [inputs or fitted]
@@ -173,24 +173,6 @@ def _held_out_files(inputs: list[str], fit: list[str], score: list[str], apart: 
     return fitted, scored
 
 
-def _scored(comparison: Comparison, paths: list[str], shape: Shape, say: Say) -> Comparison:
-    """Every plan on every file that it has not seen."""
-    from moeopt.cli.inputs import names_of, read_instance
-    from moeopt.errors import PlanError
-    from moeopt.placement.held_out import held_out
-
-    others = {name: read_instance(path, shape, say, name) for path, name in zip(paths, names_of(paths), strict=True)}
-    rows = []
-    for row in comparison.rows:
-        if row.result is not None and row.result.plan is not None and not row.remark:
-            try:
-                row = replace(row, held_out=held_out(row.result.plan, others))
-            except PlanError as error:
-                say.note(f"{row.method}: not scored on held-out loads: {error}")
-        rows.append(row)
-    return replace(comparison, rows=tuple(rows))
-
-
 def _block(
     paths: list[str],
     name: str | None,
@@ -203,6 +185,7 @@ def _block(
     scored: list[str],
 ) -> tuple[PlacementInstance, Comparison]:
     """One input, or several as windows, and the methods and plans compared on it."""
+    from moeopt.cli.inputs import layer_facts
     from moeopt.cli.solving import guarded_output
     from moeopt.cli.windows import read_inputs
     from moeopt.limits import Deadline
@@ -211,7 +194,7 @@ def _block(
     from moeopt.placement.replanning.report import running_plan
 
     instance = read_inputs(paths, shape, say, name)
-    ready, refused = _fit_plans(documents, instance)
+    ready, refused = fit_plans(documents, instance, layer_facts(shape))
     if instance.current is not None:
         ready = {RUNNING: running_plan(instance), **ready}
     with say.progress(instance.name) as listener, guarded_output(methods):
@@ -221,53 +204,7 @@ def _block(
             instance, methods, plans=ready, limits=limits, seed=solving.seed, on_progress=listener
         )
     comparison = replace(comparison, rows=comparison.rows + refused)
-    return instance, _scored(comparison, scored, shape, say) if scored else comparison
-
-
-def _read_plans(given: list[str], taken: list[str]) -> dict[str, ResultDocument | ExpertMap]:
-    """Plan documents and maps by the name of their row: the file's, as it was typed where two are alike."""
-    from moeopt.documents import read_bytes, read_json
-    from moeopt.engines.kinds import WITH_MAP, what_is
-    from moeopt.engines.reading import read_map
-    from moeopt.placement.load_plan import read_result
-
-    paths = [part for item in given for part in item.split(",") if part]
-    twice = [path for path in dict.fromkeys(paths) if paths.count(path) > 1]
-    if twice:
-        raise InstanceError([Violation("--plans", "", path, "is given twice", "Leave one out") for path in twice])
-    names = [Path(path).name for path in paths]
-    found: dict[str, ResultDocument | ExpertMap] = {}
-    for path, name in zip(paths, names, strict=True):
-        label = path if names.count(name) > 1 or name in taken else name
-        if what_is(path) in WITH_MAP:
-            found[label] = read_map(path)
-        else:
-            found[label] = read_result(read_json(read_bytes(path), path), path)
-    return found
-
-
-def _fit_plans(
-    documents: dict[str, ResultDocument | ExpertMap], instance: PlacementInstance
-) -> tuple[dict[str, Any], tuple[Row, ...]]:
-    """Plans for the layers of this instance, and rows for those that have not got them."""
-    from moeopt.engines.base import ExpertMap
-    from moeopt.engines.matching import match_rows
-    from moeopt.errors import PlanError
-    from moeopt.placement import Placement
-    from moeopt.placement.load_plan import as_plan
-    from moeopt.registry import Row
-
-    ready, refused = {}, []
-    for name, document in documents.items():
-        try:
-            if isinstance(document, ExpertMap):
-                rows, _ = match_rows(document, instance.layers)
-                ready[name] = Placement.of(document.slot_expert[rows])
-            else:
-                ready[name] = as_plan(document, instance.layers)
-        except (PlanError, InstanceError) as error:
-            refused.append(Row(name, None, str(error)))
-    return ready, tuple(refused)
+    return instance, scored_on(comparison, scored, shape, say) if scored else comparison
 
 
 def _notes(comparison: Comparison, say: Say) -> None:

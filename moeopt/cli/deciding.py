@@ -10,6 +10,7 @@ import typer
 
 from moeopt.cli import units
 from moeopt.cli.rules import RUNNING
+from moeopt.cli.spoken import spoken
 from moeopt.errors import Violations
 from moeopt.percent import percent
 
@@ -99,8 +100,10 @@ def not_worth_it(result: Result) -> bool:
     return bool(decision and decision["decision"] == "keep" and solution["moves"] > 0)
 
 
-def move_lines(result: Result) -> list[tuple[str, str]]:
+def move_lines(instance: PlacementInstance, result: Result) -> list[tuple[str, str]]:
     """Rows for the summary of a plan."""
+    from moeopt.placement.replanning.report import cannot_stay
+
     solution = result.solution
     if solution is None or "moves" not in solution:
         return []
@@ -111,7 +114,7 @@ def move_lines(result: Result) -> list[tuple[str, str]]:
         text += f", {_size(solution['moved_bytes'])}"
     now = solution.get("imbalance_now")
     after = solution["imbalance_total"]
-    told = "(the running plan cannot stay)" if now is None else f"{now:.4f} now,"
+    told = f"{now:.4f} now," if now is not None else f"(the running plan cannot stay: {spoken(cannot_stay(instance))})"
     found = [("moves", f"{text}; imbalance of all layers together {told} {after:.4f} after it")]
     decision = solution.get("decision")
     if decision:

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.accepting import guarded
 from moeopt.cli.options import Shape
+from moeopt.cli.piped import file_of
 from moeopt.cli.running import gpus_of_nodes, read_current, shape_of
 from moeopt.cli.say import Say, ranges
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from moeopt.engines.layers import LayerFacts
     from moeopt.placement import PlacementInstance
     from moeopt.workload import LoadTable
 
@@ -50,18 +54,28 @@ def read_any(path: str, layers: str | None = None, experts: int | None = None) -
     `layers` is the option: of a file whose layers have different numbers of experts, only these are read. `experts` are
     those of the LLM, for traces that do not say it.
     """
+    with file_of(path) as file:
+        return _read_any(path, file, layers, experts)
+
+
+def _read_any(path: str, file: str, layers: str | None, experts: int | None) -> tuple[str, Any]:
+    """The same, of what was typed as `path` and is read from `file`."""
+    from dataclasses import replace
+
     from moeopt.cli import units
     from moeopt.workload import read_loads
+    from moeopt.workload.readers import split_key
 
-    recorded, data = _piped(experts) if path == "-" else (_recording(path, experts), b"")
+    piped = file != path
+    recorded = _recording(file, experts)
     if recorded is not None:
-        return "loads", recorded
+        return "loads", replace(recorded, source=path) if piped else recorded
     wanted = None if layers is None else units.ids("--layers", layers, Violations())
-    if path != "-" and not path.lower().endswith(".json"):
+    if not piped and not path.lower().endswith(".json"):
         return "loads", read_loads(path, layers=wanted)
-    if path != "-":
-        data = read_bytes(path)
-    if b'"schema"' in data:
+    name, key = split_key(file) if piped else (file, None)
+    data = read_bytes(name)
+    if b'"schema"' in data and key is None:
         document = read_json(data, path, allow_nan=True)
         schema = document.get("schema") if isinstance(document, dict) else None
         if isinstance(schema, str) and schema.startswith(PLAN):
@@ -69,8 +83,8 @@ def read_any(path: str, layers: str | None = None, experts: int | None = None) -
         if isinstance(schema, str):
             from moeopt.placement.document import read_instance
 
-            return "instance", read_instance(document, path, Path() if path == "-" else Path(path).parent)
-    return "loads", _piped_loads(data, wanted) if path == "-" else read_loads(path, layers=wanted)
+            return "instance", read_instance(document, path, Path() if piped else Path(path).parent)
+    return "loads", _piped_loads(data, key, wanted) if piped else read_loads(path, layers=wanted)
 
 
 class Files(str):
@@ -109,10 +123,11 @@ def _recording(path: str, experts: int | None) -> LoadTable | None:
         return None
     from dataclasses import replace
 
-    from moeopt.engines import sglang
+    from moeopt.engines import sglang, vllm
     from moeopt.engines.kinds import MAPS, what_is
     from moeopt.engines.reading import read_dump, refuse_map
     from moeopt.workload import read_loads
+    from moeopt.workload.readers import split_key
     from moeopt.workload.traces import is_trace, read_trace
 
     files = path.files if isinstance(path, Files) else (path,)
@@ -126,31 +141,16 @@ def _recording(path: str, experts: int | None) -> LoadTable | None:
             return read_loads(path)  # a table that says no more than any other
         except InstanceError:
             pass  # it has steps, or is broken: the engine's reader knows
+    if kind == (vllm.ENGINE, vllm.ARRAYS):
+        files = tuple(split_key(file)[0] for file in files)
     told = f"read as {kind[1]} of {kind[0]}"
     if all(is_trace(file) for file in files):
         table = read_trace(files if len(files) > 1 else files[0], experts=experts)
         return replace(table, notes=(told, *table.notes))
-    dump = read_dump(files)
+    dump = read_dump(files, experts=experts)
     steps = dump.table.steps if dump.steps is None else dump.steps
     notes = (f"read as {dump.form} of {dump.engine}", *dump.table.notes)
     return replace(dump.table, per_step=dump.per_step, top_k=dump.top_k, steps=steps, notes=notes)
-
-
-def _piped(experts: int | None) -> tuple[LoadTable | None, bytes]:
-    """What an engine recorded, by standard input; else its bytes."""
-    from dataclasses import replace
-
-    from moeopt.cli.piped import spooled
-
-    with spooled() as file:
-        try:
-            recorded = _recording(file, experts)
-        except InstanceError as error:
-            named = [replace(one, value="-") if one.value == file else one for one in error.violations]
-            raise InstanceError(named, "-") from error
-        if recorded is None:
-            return None, read_bytes(file)
-    return replace(recorded, source="-"), b""
 
 
 def read_instance(path: str, shape: Shape, say: Say, name: str | None = None) -> PlacementInstance:
@@ -174,6 +174,7 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
     from moeopt.placement import PlacementInstance
 
     check = Violations(path)
+    refuse_experts(table, shape, check)
     for note in table.notes:
         say.note(f"{path}: {note}")
     wanted = _busy(table, path, say) if shape.layers is None else layer_ids(shape.layers, table, check)
@@ -183,10 +184,14 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
         rows = [layers.index(layer) for layer in wanted]
         loads, layers = loads[..., rows, :], wanted
     if shape.current is not None and not check.found:
-        running, count = read_current(shape.current, layers)
-        arguments |= running
+        running = read_current(shape.current, layers, facts=layer_facts(shape), idle=_idle(loads, layers))
+        for note in running.notes:
+            say.note(note)
+        rows = [layers.index(layer) for layer in running.layers]
+        loads, layers = loads[..., rows, :], list(running.layers)
+        arguments |= running.fields
         if not {"gpus", "slots", "memory_bytes", "speed"} & set(arguments):
-            known = shape_of(running, count)
+            known = shape_of(running.fields, running.gpus)
             lost = known.get("lost", [])
             arguments |= known | ({"lost": [*arguments.get("lost", ()), *lost]} if lost else {})
             if known:
@@ -224,8 +229,32 @@ def _busy(table: LoadTable, path: str, say: Say) -> list[int] | None:
 
 
 def experts_of(shape: Shape) -> int | None:
-    """Experts of a layer of the LLM, where it is known."""
-    return None if shape.facts is None else shape.facts.experts
+    """Experts of a layer, where an option or the LLM says it."""
+    known = None if shape.facts is None else shape.facts.experts
+    if shape.experts is None or known is None or shape.experts == known:
+        return shape.experts or known
+    rule = f"contradicts {shape.hf_config}, which says {known}"
+    raise InstanceError([Violation("--experts", "", str(shape.experts), rule, "Leave one of them out")])
+
+
+def refuse_experts(table: LoadTable, shape: Shape, check: Violations) -> None:
+    """Note where a file that says how many experts there are has others than ``--experts``."""
+    found = table.loads.shape[-1]
+    if shape.experts is not None and shape.experts != found:
+        rule = f"contradicts the loads, which have {found}"
+        check.add("--experts", shape.experts, rule=rule, fix="Leave it out: it is for traces that do not say it")
+
+
+def layer_facts(shape: Shape) -> LayerFacts | None:
+    """What is known of the layers of the LLM."""
+    from moeopt.engines.layers import LayerFacts
+
+    return None if shape.facts is None else LayerFacts.of(shape.facts)
+
+
+def _idle(loads: NDArray[Any], layers: Sequence[int]) -> list[int]:
+    """Layers without any load."""
+    return [layer for row, layer in enumerate(layers) if not loads[..., row, :].any()]
 
 
 def layer_ids(text: str, table: LoadTable, check: Violations) -> list[int]:
@@ -240,7 +269,7 @@ def layer_ids(text: str, table: LoadTable, check: Violations) -> list[int]:
     return wanted
 
 
-def _piped_loads(data: bytes, layers: Sequence[int] | None = None) -> LoadTable:
+def _piped_loads(data: bytes, key: str | None, layers: Sequence[int] | None = None) -> LoadTable:
     """Loads that came by standard input, which can be read only once."""
     from moeopt.workload.readers import parse_loads
 
@@ -248,4 +277,4 @@ def _piped_loads(data: bytes, layers: Sequence[int] | None = None) -> LoadTable:
     if not data.strip():
         check.add("input", "''", rule="standard input is empty", fix="Pipe loads into it")
         check.raise_if_any()
-    return parse_loads(data, layers=layers)
+    return parse_loads(data, key=key, layers=layers)

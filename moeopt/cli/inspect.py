@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli.inspect_show import show, show_reach
 from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID, read_file
 from moeopt.cli.microbatch_files import facts as microbatch_facts
-from moeopt.cli.microbatch_files import show as show_microbatch
 from moeopt.cli.options import OF_FINDINGS, Json, Shape
-from moeopt.cli.say import Common, Say, count, few, ranges
+from moeopt.cli.piped import file_of
+from moeopt.cli.say import Common, Say
 from moeopt.cli.verb import DONE, verb
 from moeopt.errors import InstanceError, Violation, Violations
 
@@ -32,11 +33,6 @@ moeopt inspect loads.csv --gpus 16 --slots 80 --current plan.json
 moeopt inspect monday.csv tuesday.csv --gpus 16 --slots 80 --combine worst
 
 moeopt inspect trace.npz --drop dummy-rows --gpus 4 --slots 64"""
-
-FEW_LAYERS = 8
-
-HOW = {"worst": "the worst", "mean": "the mean", "cvar": "the mean of the worst (CVaR)"}
-"""How windows become one figure a layer."""
 
 
 @verb
@@ -84,7 +80,7 @@ def inspect(
         if what == "plan":
             facts |= _plan_facts(path, content)
         elif what == "map":
-            facts |= _map_facts(path, content)
+            facts |= _map_facts(*content)
         elif what in (INSTANCE_SAID, PLAN_SAID):
             facts |= microbatch_facts(path, what, content)
         elif what == "instance":
@@ -93,37 +89,36 @@ def inspect(
             facts |= _loads(path, content, shape, say)
         found.append(facts)
         if not json.json:
-            _show(facts, say)
+            show(facts, say)
     together = None
     if len(loads) > 1 and _wants_instance(shape):
         together = _together([path for path, _ in loads], [table for _, table in loads], shape)
         if not json.json:
-            _show_reach(together, say)
+            show_reach(together, say)
     if json.json:
         say.document({"files": found} if together is None else {"files": found, "together": together})
     return DONE
 
 
 def _map(path: str) -> tuple[str, Any] | None:
-    """A map that an engine loads, or ``None`` for anything else."""
+    """A map that an engine loads with its form, or ``None`` for anything else."""
     from moeopt.engines.kinds import MAPS, what_is
     from moeopt.engines.reading import read_map
 
-    return ("map", read_map(path)) if path != "-" and what_is(path) in MAPS else None
+    with file_of(path) as file:
+        kind = what_is(file)
+        return ("map", (read_map(file), kind[1])) if kind in MAPS else None
 
 
-def _map_facts(path: str, found: ExpertMap) -> dict[str, Any]:
+def _map_facts(found: ExpertMap, form: str) -> dict[str, Any]:
     """What can be said of a map without loads."""
     import numpy as np
 
-    from moeopt.engines.kinds import what_is
-
     experts = found.known_experts
     counts = np.stack([np.bincount(row[row >= 0], minlength=experts) for row in found.slot_expert])
-    kind = what_is(path)
     return {
         "engine": found.engine,
-        "form": "" if kind is None else kind[1],
+        "form": form,
         "layers": len(found.layers),
         "layer_ids": list(found.layers),
         "slots": found.slot_expert.shape[1],
@@ -145,8 +140,11 @@ def _wants_instance(shape: Shape) -> bool:
 def _loads(path: str, table: LoadTable, shape: Shape, say: Say) -> dict[str, Any]:
     """One file of loads by itself."""
     from moeopt.cli.accepting import dropped, findings_of
-    from moeopt.cli.inputs import from_loads, layer_ids
+    from moeopt.cli.inputs import from_loads, layer_ids, refuse_experts
 
+    check = Violations(path)
+    refuse_experts(table, shape, check)
+    check.raise_if_any()
     table = dropped(table, shape.drop)
     rows = None
     if shape.layers is not None:
@@ -198,8 +196,8 @@ def _load_facts(content: LoadTable | PlacementInstance, rows: list[int] | None =
         "hottest": [
             {
                 "layer": layer,
-                "experts": row.tolist(),
-                "times_mean": [round(float(cells[e]) / average, 3) if average else 1.0 for e in row.tolist()],
+                "experts": row.tolist() if average else [],
+                "times_mean": [round(float(cells[e]) / average, 3) for e in row.tolist() if average],
             }
             for layer, row, cells, average in zip(ids, order, loads, mean, strict=True)
         ],
@@ -283,92 +281,3 @@ def _plan_facts(path: str, content: Any) -> dict[str, Any]:
             "gpus_without_slots": sorted({*range(document.solution.ep_size)} - {*document.solution.gpu_of_slot}),
         }
     return facts
-
-
-def _show(facts: dict[str, Any], say: Say) -> None:
-    from moeopt.cli.tables import percent, tokens
-
-    if facts["what"] in (INSTANCE_SAID, PLAN_SAID):
-        show_microbatch(facts, say)
-        return
-    lines = [f"{facts['file']}: {facts['what']}"]
-    if facts["what"] == "plan":
-        if "layers" in facts:
-            lines.append(f"  shape      {count(facts['layers'], 'layer')}, {count(facts['experts'], 'expert')}, "
-                         f"{count(facts['slots'], 'slot')}, {count(facts['gpus'], 'GPU')}")  # fmt: skip
-            lines.append(f"  imbalance  mean {facts['imbalance_mean']:.4f}")
-            if facts["moves"] is not None:
-                now = facts["imbalance_now"]
-                before = "which could not stay" if now is None else f"which had imbalance {now:.4f} over all layers"
-                lines.append(f"  moves      {count(facts['moves'], 'slot')} new against the plan that ran, {before}")
-            if facts["gpus_without_slots"]:
-                lines.append(f"  GPUs       without slots: {ranges(facts['gpus_without_slots'])}")
-        lines.append(f"  method     {facts['method']}, {facts['status']}, stopped by {facts['stop']}")
-        lines.append(f"  gap        {percent(facts['gap'])}, worst layer {percent(facts['gap_worst_layer'])}")
-        lines.append(f"  structure  {'ok' if not facts['faults'] else '; '.join(few(facts['faults'], say.verbose))}")
-    elif facts["what"] == "map":
-        lines[0] += f" of {facts['engine']} ({facts['form']})"
-        gpus = "GPUs not said" if facts["gpus"] is None else count(facts["gpus"], "GPU")
-        said = "" if facts["experts_said"] else " (the largest id and one)"
-        lines.append(f"  shape      {count(facts['layers'], 'layer')}, {count(facts['experts'], 'expert')}{said}, "
-                     f"{count(facts['slots'], 'slot')}, {gpus}; layer ids {ranges(facts['layer_ids'])}")  # fmt: skip
-        empty = f"; {count(facts['empty_slots'], 'slot')} left empty" if facts["empty_slots"] else ""
-        lost = f"; {facts['absent']} times an expert has no slot in a layer" if facts["absent"] else ""
-        lines.append(f"  replicas   at most {facts['replicas_max']} of an expert{empty}{lost}")
-    else:
-        ids, cells = facts["layer_ids"], facts["layers"] * facts["experts"]
-        steps = "" if facts["steps"] is None else f", {count(facts['steps'], 'step')}"
-        lines.append(f"  shape      {count(facts['layers'], 'layer')}, {count(facts['experts'], 'expert')}{steps}; "
-                     f"layer ids {ranges(ids)}")  # fmt: skip
-        lines.append(
-            f"  tokens     {tokens(facts['tokens'])} selections in all, "
-            f"{facts['zero_cells']:,} of {count(cells, 'cell')} {'is' if facts['zero_cells'] == 1 else 'are'} 0"
-        )
-    lines.extend(f"  note       {note}" for note in facts["notes"])
-    for finding in facts.get("findings", ()):
-        lines.append(f"  {finding['severity']:<10} {finding['name']}: {finding['text']}")
-    say.show("\n".join(lines))
-    if facts["what"] not in ("plan", "map"):
-        say.show(_layer_table(facts, say.verbose))
-    _show_reach(facts, say)
-
-
-def _show_reach(facts: dict[str, Any], say: Say) -> None:
-    """One line on the imbalance now and at best."""
-    if "why_not" in facts:
-        say.show("\n".join(["not windows of one plan:", *(f"  {line}" for line in facts["why_not"])]))
-    if "windows" in facts:
-        say.show(f"together, as {count(facts['windows'], 'window')} of which {HOW[facts['combine']]} counts")
-    if "now_mean" in facts:
-        now = f"unknown, as {facts['why_not_now']}" if facts["now_mean"] is None else f"{facts['now_mean']:.4f}"
-        shape = f"{count(facts['gpus'], 'GPU')}, {count(facts['slots'], 'slot')}"
-        least = f"no plan gets below {facts['best_possible_mean']:.4f} (means over layers)"
-        say.show(f"  {shape}: imbalance {facts['now_is']} {now}; {least}")
-    for conflict in facts.get("conflicts", ()):
-        say.show(f"  infeasible: {conflict['message']}")
-
-
-def _layer_table(facts: dict[str, Any], everything: bool) -> Any:
-    from moeopt.cli.tables import table
-
-    reach = {row["layer"]: row for row in facts.get("per_layer", ())}
-    made = table("", "layer", "hottest experts (times the mean)", *(("now", "best possible") if reach else ()))
-    made.columns[1].justify = "left"
-    shown = facts["hottest"] if everything else facts["hottest"][:FEW_LAYERS]
-    for row in shown:
-        hot = ", ".join(f"{e} ({times:.2f})" for e, times in zip(row["experts"], row["times_mean"], strict=True))
-        cells = []
-        if reach:
-            judged = reach.get(row["layer"])  # none for a layer without loads
-            now = None if judged is None else judged["now"]
-            best = "-" if judged is None else f"{judged['best_possible']:.4f}"
-            cells = ["-" if now is None else f"{now:.4f}", best]
-        made.add_row(str(row["layer"]), hot, *cells)
-    rest = len(facts["hottest"]) - len(shown)
-    if rest:
-        made.add_row(
-            "...",
-            f"{count(rest, 'more layer')}, -v shows {'it' if rest == 1 else 'them'}",
-            *([""] * (2 if reach else 0)),
-        )
-    return made

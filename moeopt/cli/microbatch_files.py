@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.piped import file_of
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation
 
@@ -23,10 +24,11 @@ def is_plan(document: Any) -> bool:
 
 
 def read_file(path: str) -> tuple[str, Any] | None:
-    """``(INSTANCE_SAID, instance)`` or ``(PLAN_SAID, document)``; ``None`` for any other file and stdin."""
-    if path == "-" or not path.lower().endswith(".json"):
-        return None
-    data = read_bytes(path)
+    """``(INSTANCE_SAID, instance)`` or ``(PLAN_SAID, document)``; ``None`` for any other file."""
+    with file_of(path) as file:
+        if not file.lower().endswith(".json"):
+            return None
+        data = read_bytes(file)
     if ANY not in data:
         return None
     document = read_json(data, path, allow_nan=True)

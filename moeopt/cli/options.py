@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SHAPE, RULES, SOLVING, OUTPUT = "Shape", "Rules of the placement", "Solving", "Output"
 FINDINGS = "Findings"
-OF_FINDINGS = ("--accept", "--drop", "--hf-config")
+OF_FINDINGS = ("--accept", "--drop", "--hf-config", "--experts")
 """Options that say how loads are looked at, and nothing of a placement."""
 
 
@@ -119,6 +119,15 @@ class Shape(FurtherRules):
         list[str] | None,
         typer.Option(
             "--drop", metavar="NAME", help="Leave out what a finding is about: dummy-rows.", rich_help_panel=FINDINGS
+        ),
+    ] = None
+    experts: Annotated[
+        int | None,
+        typer.Option(
+            "--experts",
+            min=1,
+            help="E, for traces that do not say it; other files must have as many.",
+            rich_help_panel=FINDINGS,
         ),
     ] = None
     hf_config: Annotated[

@@ -18,6 +18,7 @@ from moeopt.cli.slots_curve import run as run_curve
 from moeopt.cli.verb import DONE, GATE, INFEASIBLE, NO_PLAN, verb
 
 if TYPE_CHECKING:
+    from moeopt.placement import PlacementInstance
     from moeopt.result import Result
 
 EXAMPLE = """Example:
@@ -100,7 +101,7 @@ def place(
     if to_stdout:
         say.document(result.to_dict())
     elif result.solution is not None:
-        _show(result, say)
+        _show(instance, result, say)
         for line in cost_lines(instance, result):
             say.show(line)
         if "repair" in result.solution:
@@ -130,7 +131,7 @@ def place(
     return GATE if worse_than_rival(instance, result, say) else DONE
 
 
-def _show(result: Result, say: Say) -> None:
+def _show(instance: PlacementInstance, result: Result, say: Say) -> None:
     from moeopt.cli.tables import amount, duration, figures, percent, table, tokens
     from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE
 
@@ -164,7 +165,7 @@ def _show(result: Result, say: Say) -> None:
             "imbalance",
             f"mean {found['imbalance_mean']:.4f}, worst {found['imbalance_worst']:.4f} (layer {found['worst_layer']})",
         ),
-        *move_lines(result),
+        *move_lines(instance, result),
         ("lower bound", f"{amount(result, result.lower_bound)}, {result.bound_kind}"),
         (
             "gap",

@@ -4,67 +4,124 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.piped import file_of
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, PlanError, Violation, Violations
 
 if TYPE_CHECKING:
     from moeopt.engines.base import ExpertMap
+    from moeopt.engines.layers import LayerFacts
 
 
-def read_current(path: str, layers: Sequence[int]) -> tuple[dict[str, Any], int | None]:
-    """Arguments ``current`` and ``current_gpu`` of an instance with these layer ids, and its GPUs where it says so.
+@dataclass(frozen=True)
+class Running:
+    """The running plan, brought together with the layers of the loads.
 
-    A plan is read layer by layer, by id, and says where its slots lie; so is a map of an engine, whose rows are taken
-    in order where it counts MoE layers alone. A table (JSON, ``.npy``, or CSV without a header) has one row a layer, in
-    the order of the loads.
+    Parameters
+    ----------
+    fields
+        Arguments ``current`` and ``current_gpu`` of an instance.
+    gpus
+        How many GPUs it is on, where it says so.
+    layers
+        Ids of the layers of the instance: those of the loads, but for dense ones that are idle and have no row.
+    notes
+        What was taken to be so.
     """
+
+    fields: dict[str, Any]
+    gpus: int | None
+    layers: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read_current(
+    path: str, layers: Sequence[int], *, facts: LayerFacts | None = None, idle: Sequence[int] = ()
+) -> Running:
+    """The running plan in a file, or by standard input, for an instance with these layer ids.
+
+    A plan is read layer by layer, by id, and says where its slots lie. The rows of an engine's map are found by the
+    layers of the LLM where `facts` say them, else taken in order where it counts MoE layers alone. A table (JSON,
+    ``.npy``, ``.npz``, or CSV without a header) has one row a layer, in the order of the loads. `idle` are layers that
+    have no loads.
+    """
+    with file_of(path) as file:
+        return _read(path, file, layers, facts, idle)
+
+
+def _read(path: str, file: str, layers: Sequence[int], facts: LayerFacts | None, idle: Sequence[int]) -> Running:
     from moeopt.placement.plan_document import SCHEMA, as_plan, read_result
+    from moeopt.workload.readers import split_key
 
-    found_map = _map(path)
+    found_map = _map(file)
     if found_map is not None:
-        from moeopt.engines.matching import match_rows
+        return _of_map(found_map, layers, facts, idle)
+    ending = Path(split_key(file)[0]).suffix.lower()
+    if ending in (".npy", ".npz"):
+        from moeopt.engines.reading import read_map
 
-        rows, _ = match_rows(found_map, layers, field="--current")
-        running: dict[str, Any] = {"current": found_map.slot_expert[rows]}
-        if found_map.slots is not None:
-            running["current_gpu"] = [gpu for gpu, count in enumerate(found_map.slots) for _ in range(count)]
-        return running, None if found_map.slots is None else len(found_map.slots)
-    if path.lower().endswith(".npy"):
-        from moeopt.workload.numpy_loads import parse_npy
-
-        check = Violations(path)
-        table = parse_npy(read_bytes(path), check)
-        check.raise_if_any()
-        assert table is not None
-        return {"current": table.loads}, None
-    if path.lower().endswith((".csv", ".tsv", ".txt")):
-        return {"current": _slot_table(path)}, None
-    document = read_json(read_bytes(path), path)
+        return Running({"current": read_map(file).slot_expert}, None, tuple(layers))
+    if ending in (".csv", ".tsv", ".txt") or (file != path and not ending):
+        return Running({"current": _slot_table(file)}, None, tuple(layers))
+    document = read_json(read_bytes(file), path)
     if isinstance(document, list):
-        return {"current": document}, None
+        return Running({"current": document}, None, tuple(layers))
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         rule = f"is neither a plan ({SCHEMA}) nor a table of experts in slots"
         raise InstanceError([Violation("--current", "", path, rule, "Give the file that place -o wrote")])
     found = read_result(document, path)
+    planned = () if found.solution is None else [layer.layer for layer in found.solution.layers]
+    kept, notes = _without_dense(layers, facts, idle, planned)
     try:
-        plan = as_plan(found, layers)
+        plan = as_plan(found, kept)
     except PlanError as error:
         rule = f"does not fit the loads: {'; '.join(error.faults[:5])}"
         raise InstanceError(
             [Violation("--current", "", path, rule, "Plan the layers that it has: --layers")]
         ) from error
     assert found.solution is not None
-    return {"current": plan.slot_expert, "current_gpu": found.solution.gpu_of_slot}, found.solution.ep_size
+    fields = {"current": plan.slot_expert, "current_gpu": found.solution.gpu_of_slot}
+    return Running(fields, found.solution.ep_size, tuple(kept), tuple(notes))
 
 
-def _map(path: str) -> ExpertMap | None:
+def _map(file: str) -> ExpertMap | None:
     """An engine's map, or moeopt's own of one; ``None`` for a plan, a bare table, and what is neither."""
     from moeopt.engines.kinds import WITH_MAP, what_is
     from moeopt.engines.reading import read_map
 
-    return read_map(path) if path != "-" and what_is(path) in WITH_MAP else None
+    return read_map(file) if what_is(file) in WITH_MAP else None
+
+
+def _of_map(found: ExpertMap, layers: Sequence[int], facts: LayerFacts | None, idle: Sequence[int]) -> Running:
+    """The rows of a map for the layers; dense layers without loads need none."""
+    from moeopt.engines.matching import match_rows
+    from moeopt.engines.rules import BY_POSITION
+
+    kept, notes = _without_dense(layers, facts, idle, () if found.engine in BY_POSITION else found.layers)
+    rows, more = match_rows(found, kept, facts, field="--current")
+    fields: dict[str, Any] = {"current": found.slot_expert[rows]}
+    if found.slots is not None:
+        fields["current_gpu"] = [gpu for gpu, count in enumerate(found.slots) for _ in range(count)]
+    return Running(fields, None if found.slots is None else len(found.slots), tuple(kept), (*notes, *more))
+
+
+def _without_dense(
+    layers: Sequence[int], facts: LayerFacts | None, idle: Sequence[int], rows: Sequence[int]
+) -> tuple[list[int], list[str]]:
+    """The layers but for those that are dense, idle and without a row, and a note about these."""
+    from moeopt.workload.table import id_ranges
+
+    dense = () if facts is None or facts.dense is None else facts.dense
+    apart = sorted(set(dense) & set(idle) - set(rows))
+    kept = [layer for layer in layers if layer not in apart]
+    if not apart or not kept:
+        return list(layers), []
+    what = f"layer {apart[0]} is dense, has" if len(apart) == 1 else f"layers {id_ranges(apart)} are dense, have"
+    return kept, [f"{what} no loads and no row in --current: left out"]
 
 
 def _slot_table(path: str) -> list[list[int]]:

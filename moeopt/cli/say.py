@@ -72,6 +72,15 @@ class Say:
         """One line on standard output, also when quiet."""
         _write(text + "\n")
 
+    def content(self, data: bytes) -> None:
+        """A whole file on standard output, byte by byte."""
+        try:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            _drop_output()
+
     def document(self, document: Mapping[str, Any]) -> None:
         """One strict JSON object on standard output."""
         from moeopt.documents import to_json

@@ -12,6 +12,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_type_hints
 
 from moeopt.cli import INTERRUPTED
+from moeopt.cli.piped import read_once, refuse_twice
 from moeopt.cli.say import Common, Say, complain, few
 from moeopt.cli.spoken import spoken, spoken_violation
 from moeopt.errors import InstanceError, MoeoptError, PlanError
@@ -50,6 +51,8 @@ def verb(function: Callable[..., int]) -> Callable[..., int]:
                 )
             )
 
+    typed = {name: _typed(name, hint) for name, hint in annotations.items() if name != "output"}
+
     @functools.wraps(function)
     def run(**given: Any) -> int:
         common = Common()
@@ -59,13 +62,30 @@ def verb(function: Callable[..., int]) -> Callable[..., int]:
             if isinstance(group, Common):
                 common = group
             arguments[name] = Say(common) if hints[name] is Say else group
-        return _guarded(lambda: function(**arguments), common)
+        return _guarded(lambda: _once(function, arguments, typed, given), common)
 
     del run.__dict__["__wrapped__"]  # the parser reads the signature made here
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = annotations
     run.__doc__ = _flowing(function.__doc__)
     return run
+
+
+def _once(function: Callable[..., int], arguments: dict[str, Any], typed: dict[str, str], given: dict[str, Any]) -> int:
+    """Run a verb, in which standard input is read at most once."""
+    refuse_twice((name, given[key]) for key, name in typed.items())
+    with read_once():
+        return function(**arguments)
+
+
+def _typed(name: str, hint: Any) -> str:
+    """How an option or an argument is called on the command line."""
+    for extra in getattr(hint, "__metadata__", ()):
+        option = getattr(extra, "default", None)  # in `Annotated`, where typer looks for the name of an option first
+        if isinstance(option, str) and option.startswith("-"):
+            return option
+        return str(getattr(extra, "metavar", None) or name).strip("[].").upper()
+    return name
 
 
 def _flowing(text: str | None) -> str:

@@ -9,6 +9,7 @@ import typer
 from moeopt.cli.failures import show_lost
 from moeopt.cli.llm_options import Llm
 from moeopt.cli.options import Json
+from moeopt.cli.piped import file_of
 from moeopt.cli.say import Say, few
 from moeopt.cli.verb import DONE, GATE, verb
 from moeopt.cli.verify_map import MapOptions, map_of, verify_map
@@ -37,7 +38,7 @@ DIGEST = "instance.sha256 says"
 def verify(
     say: Say,
     plan: Annotated[
-        str, typer.Argument(metavar="PLAN_OR_MAP", help="A plan that place wrote, - is stdin; or an engine's map.")
+        str, typer.Argument(metavar="PLAN_OR_MAP", help="A plan that place wrote, or an engine's map; - is stdin.")
     ],
     json: Json,
     which: Llm,
@@ -70,17 +71,18 @@ def verify(
     from moeopt.placement.load_plan import claimed_layers, document_faults, read_result, unchecked
 
     wanted = {"experts": experts, "slots": slots, "gpus": gpus, "nodes": nodes}
-    map_found = map_of(plan)
+    with file_of(plan) as file:
+        map_found = map_of(file)
+        content = None if map_found is not None else read_json(read_bytes(file), plan)
     if map_found is not None and failures:
         rule = "is for plans: a map does not say on which nodes its GPUs are"
         raise InstanceError([Violation("--failures", "", "given", rule, "Leave it out")])
     if map_found is not None:
         return verify_map(plan, *map_found, wanted, which, options, loads or [], json.json, say, drop)
-    raw = read_json(read_bytes(plan), plan)
-    if is_plan(raw):
+    if is_plan(content):
         named = [*_named(wanted), *options.given(), *(["--drop"] if drop else [])]
-        return _verify_microbatch(plan, raw, loads or [], named, json.json, say)
-    document = read_result(raw, plan)
+        return _verify_microbatch(plan, content, loads or [], named, json.json, say)
+    document = read_result(content, plan)
     if options.given():
         rule = "is for maps of engines: a plan says it itself"
         raise InstanceError([Violation(options.given()[0], "", "given", rule, "Leave it out")])
@@ -88,7 +90,8 @@ def verify(
     if not loads:
         faults += document_faults(document)
     else:
-        table, layers, digest = table_of(loads, say, drop)
+        facts = which.layer_facts(experts=experts)
+        table, layers, digest = table_of(loads, say, drop, None if facts is None else facts.experts)
         if digest is not None and digest != document.instance.sha256:
             faults.append(
                 f"{DIGEST} {document.instance.sha256}, the instance {loads[0]} is {digest}: the plan was made for "
@@ -155,8 +158,13 @@ def _size(document: ResultDocument) -> tuple[int, int]:
     return len(document.solution.layers[0].replicas), len(document.solution.layers)
 
 
-def table_of(paths: list[str], say: Say, drop: list[str] | None = None) -> tuple[Any, tuple[int, ...], str | None]:
-    """Loads, their layer ids, and the digest where the file is an instance with rules of its own."""
+def table_of(
+    paths: list[str], say: Say, drop: list[str] | None = None, experts: int | None = None
+) -> tuple[Any, tuple[int, ...], str | None]:
+    """Loads, their layer ids, and the digest where the file is an instance with rules of its own.
+
+    `experts` are those of a layer, for traces that do not say it.
+    """
     from moeopt.cli.accepting import check_names, dropped, said_of
     from moeopt.cli.inputs import read_any, sources
 
@@ -165,14 +173,14 @@ def table_of(paths: list[str], say: Say, drop: list[str] | None = None) -> tuple
     if len(paths) > 1:
         from moeopt.cli.windows import joined
 
-        read = [read_any(path) for path in paths]
+        read = [read_any(path, experts=experts) for path in paths]
         tables = [dropped(found, drop) for what, found in read if what == "loads"]
-        table = joined(paths, say, read=tables if len(tables) == len(paths) else None)
+        table = joined(paths, say, read=tables if len(tables) == len(paths) else None, experts=experts)
         for path, one in zip(paths, tables, strict=False):
             said_of(one, path, say)
         return table.windows, table.layers, None
     path = paths[0]
-    what, found = read_any(path)
+    what, found = read_any(path, experts=experts)
     if what == "plan":
         rule = "is a plan, not loads or an instance"
         raise InstanceError([Violation("input", "", path, rule, "Give the plan first, then the loads")])

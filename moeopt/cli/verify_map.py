@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from moeopt.engines.map_check import MapCheck, MapCost
 
 MAPS = "An engine's map"
+SHORT = 7
+"""How many faults of a kind are shown without -v."""
 
 
 @dataclass(frozen=True)
@@ -44,34 +46,38 @@ def map_of(path: str) -> tuple[ExpertMap | None, list[str]] | None:
     A file that says it is a map, and whose rows are ragged or whose ids are no numbers, has faults; one that cannot be
     parsed is bad input.
     """
+    from moeopt.engines import eplb_tensors
     from moeopt.engines.kinds import MAPS as KINDS
     from moeopt.engines.kinds import what_is
     from moeopt.engines.reading import read_map
 
-    if path == "-":
-        return None
     kind = what_is(path)
     if kind is None and not _is_table(path):
         return None
-    if kind is not None and kind not in KINDS:
+    if kind is not None and kind not in KINDS and kind != (eplb_tensors.ENGINE, eplb_tensors.BARE):
         rule = f"is a recording of {kind[0]} ({kind[1]}), not a map"
         fix = "Plan on it with moeopt place, or look at it with moeopt inspect"
         raise InstanceError([Violation("input", "", path, rule, fix)])
     try:
         return read_map(path), []
     except InstanceError as error:
-        if any(violation.field in ("json", "yaml", "input", "file") for violation in error.violations):
+        if any(
+            violation.field in ("json", "yaml", "input", "file", "key", "npz", "npy") for violation in error.violations
+        ):
             raise
         return None, [str(violation) for violation in error.violations]
 
 
 def _is_table(path: str) -> bool:
-    """Whether a file begins as a bare table of experts in slots does: an array of JSON, or a `.npy`."""
+    """Whether a file begins as a bare table of experts in slots does: an array of JSON, a `.npy` or an `.npz`."""
+    from moeopt.workload.readers import split_key
+
+    path = split_key(path)[0]
     if not Path(path).is_file():
         return False
     with Path(path).open("rb") as file:
         head = file.read(256)
-    return head.startswith(b"\x93NUMPY") or head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+    return head.startswith((b"\x93NUMPY", b"PK")) or head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
 
 
 def verify_map(
@@ -88,6 +94,7 @@ def verify_map(
 ) -> int:
     """List the faults of a map, and without any, say what it costs under the loads; exit 5 on any fault."""
     from moeopt.engines.map_check import check_map
+    from moeopt.engines.map_faults import MAX_FAULTS
     from moeopt.engines.rules import RULES
 
     if wanted["nodes"] is not None:
@@ -105,6 +112,7 @@ def verify_map(
             slots=wanted["slots"],
             gpus=wanted["gpus"],
             doubles=options.allow_doubles,
+            most=MAX_FAULTS if say.verbose or as_json else SHORT,
         )
         faults, notes = list(judged.faults), [*found.notes, *judged.notes]
     cost = None
@@ -118,7 +126,7 @@ def verify_map(
     if as_json:
         say.document(_document(found, judged, faults, notes, cost))
         return GATE if faults else DONE
-    for fault in few(faults, say.verbose):
+    for fault in few(broken, say.verbose) or faults:  # those of a map that can be read are few of a kind already
         say.line(fault)
     for note in notes:
         say.note(f"{path}: {note}")
@@ -149,7 +157,7 @@ def _cost(
     from moeopt.cli.verify import table_of
     from moeopt.engines.map_check import map_cost
 
-    table, layers, _ = table_of(loads, say, drop)
+    table, layers, _ = table_of(loads, say, drop, judged.num_experts)
     if judged.slots is None:
         rule = "is needed for loads: the map does not say how many GPUs there are"
         raise InstanceError([Violation("--gpus", "", "missing", rule, "Give their number")])

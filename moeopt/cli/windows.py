@@ -65,11 +65,12 @@ def joined(
     steps_of_each: int | None = None,
     read: Sequence[LoadTable] | None = None,
     shape: Shape | None = None,
+    experts: int | None = None,
 ) -> LoadTable:
     """The tables of several files as one table with windows; `steps_of_each` stands above what files say.
 
     `read` are the tables where the files have been read already. With a shape, each is to be planned on and is held
-    against the laws of `moeopt.workload.laws`.
+    against the laws of `moeopt.workload.laws`. `experts` are those of a layer, for traces that do not say it.
 
     Raises
     ------
@@ -86,7 +87,7 @@ def joined(
             check.add("input", path, rule="is given twice", fix="Give each window once")
     _refuse_mixed_phases(paths, check)
     check.raise_if_any()
-    experts = None if shape is None else experts_of(shape)
+    experts = experts if shape is None else experts_of(shape)
     tables = [_loads(path, check, experts) for path in paths] if read is None else list(read)
     check.raise_if_any()
     if shape is not None:
@@ -205,7 +206,7 @@ def files_of(option: str, patterns: Sequence[str], check: Violations) -> list[st
 
 def read_passes(path: str, instance: PlacementInstance) -> Any:
     """(T, L, E) single passes of a file, for the layers of an instance."""
-    what, table = read_any(path)
+    what, table = read_any(path, experts=instance.loads.shape[-1])
     check = Violations(path)
     if what != "loads":
         check.add("--per-step", path, rule="holds no loads", fix="Give an array of passes x layers x experts")

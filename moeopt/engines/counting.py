@@ -104,6 +104,7 @@ def dump(
     check: Violations,
     *,
     layers: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
     per_step: NDArray[Any] | None = None,
     top_k: int | None = None,
     physical: ExpertMap | None = None,
@@ -113,7 +114,7 @@ def dump(
     """Check (L, E) counts as any table of loads is checked, and make the dump."""
     ids = None if layers is None else list(layers)
     said = tuple(dict.fromkeys(notes))
-    table = assemble(Content(counts, ids, steps or None, None, said), check)
+    table = assemble(Content(counts, ids, steps or None, names, said), check)
     table = replace(table, top_k=top_k, per_step=per_step)
     return Dump(engine, form, table, per_step, top_k, physical, steps, said)
 
@@ -180,9 +181,18 @@ def _table(rows: Any, field: str, layers: Sequence[int] | None, check: Violation
 
 
 def uneven(counts: Sequence[int], what: str) -> str:
-    """``ranks 0-2``, for notes.
+    """``ranks 0-2`` or ``rank 2``, for notes.
 
-    >>> uneven([0, 1, 2], "ranks")
-    'ranks 0-2'
+    >>> uneven([0, 1, 2], "ranks"), uneven([2], "ranks")
+    ('ranks 0-2', 'rank 2')
     """
-    return f"{what} {id_ranges(sorted(counts))}"
+    return f"{what.removesuffix('s') if len(counts) == 1 else what} {id_ranges(sorted(counts))}"
+
+
+def be(counts: Sequence[int]) -> str:
+    """The verb that goes with `uneven`.
+
+    >>> be([0]), be([0, 1])
+    ('is', 'are')
+    """
+    return "is" if len(counts) == 1 else "are"

@@ -50,12 +50,17 @@ def parts_of(value: Any) -> dict[str, Any] | None:
 
 
 def form_of(parts: Mapping[str, Any]) -> str:
-    """Which of the forms the tensors are.
+    """Which of the forms the tensors are; one without a name is a map where its content can be nothing else.
 
     >>> form_of({"phy2log": 0, "weight": 1}), form_of({"weight": 1})
     ('placement', 'weights')
+    >>> form_of({"bare": np.array([[0, 1, 1]])}), form_of({"bare": np.array([[10, 11, 11]])})
+    ('placement', 'one tensor')
     """
-    return MAP if "phy2log" in parts else WEIGHT if "weight" in parts else BARE
+    if "phy2log" in parts or "weight" in parts:
+        return MAP if "phy2log" in parts else WEIGHT
+    array = _array(parts["bare"])
+    return MAP if array.dtype.kind in "iu" and array.size and _is_map(array) else BARE
 
 
 def read_weights(path: str, parts: Mapping[str, Any]) -> Dump:
@@ -107,7 +112,8 @@ def _hold_counts(made: ExpertMap, counts: NDArray[Any], check: Violations) -> No
         check.add("logcnt", f"shape {counts.shape}", rule=rule, fix="Save the results of one call")
         return
     for layer, expert in np.argwhere(counts != found):
-        rule = f"phy2log has {found[layer, expert]} copies of the expert"
+        copies = int(found[layer, expert])
+        rule = f"phy2log has {copies} {'copy' if copies == 1 else 'copies'} of the expert"
         where = f"layer {layer}, expert {expert}"
         check.add("logcnt", counts[layer, expert].item(), rule=rule, fix="Save the results of one call", where=where)
 

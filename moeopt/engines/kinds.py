@@ -10,6 +10,8 @@ import numpy as np
 
 from moeopt.engines import ascend, eplb_tensors, omni, parquet, sglang, trtllm, vllm
 from moeopt.engines.torch_files import LEGACY, TorchFile
+from moeopt.workload.numpy_loads import table_of
+from moeopt.workload.readers import split_key
 
 HEAD_BYTES = 65536
 """How much of a text is looked at to say what it is."""
@@ -36,8 +38,9 @@ WITH_MAP = MAPS | {
 def what_is(path: str) -> tuple[str, str] | None:
     """Engine and form of a file or folder by its content; ``None`` where it is no engine's.
 
-    Tables of numbers in CSV, JSON, `.npy` and `.npz` belong to nobody and give ``None``, as files that cannot be read
-    do. Of a `.pt` the pickle is read and no storage, of a text its beginning.
+    ``FILE.npz:KEY`` is one array of a file. Tables of numbers in CSV, JSON, `.npy` and `.npz` belong to nobody and give
+    ``None``, as files that cannot be read do. Of a `.pt` the pickle is read and, of storages, only that of a tensor
+    without a name; of a text its beginning.
 
     Raises
     ------
@@ -51,6 +54,9 @@ def what_is(path: str) -> tuple[str, str] | None:
     """
     if is_text(path):
         return _json_kind(path)
+    path, key = split_key(path)
+    if key is not None:
+        return _array_kind(path, key)
     place = Path(path)
     try:
         if place.is_dir():
@@ -136,7 +142,34 @@ def _zip_kind(path: str) -> tuple[str, str] | None:
     known = {eplb_tensors.NAMES[name] for name in names if name in eplb_tensors.NAMES}
     if "phy2log" in known:
         return eplb_tensors.ENGINE, eplb_tensors.MAP
-    return (eplb_tensors.ENGINE, eplb_tensors.WEIGHT) if "weight" in known and len(names) == 1 else None
+    if "weight" in known and len(names) == 1:
+        return eplb_tensors.ENGINE, eplb_tensors.WEIGHT
+    return _array_kind(path, None)
+
+
+def _array_kind(path: str, key: str | None) -> tuple[str, str] | None:
+    """What one array of an `.npz` is, by its name or its content; without a key, the one that is read as its table."""
+    if key == "topk_ids":
+        return vllm.ENGINE, vllm.ARRAYS
+    if key is not None and eplb_tensors.NAMES.get(key) == "phy2log":
+        return eplb_tensors.ENGINE, eplb_tensors.MAP
+    try:
+        with zipfile.ZipFile(path) as archive:
+            chosen = table_of([name.removesuffix(".npy") for name in archive.namelist()], key)[1]
+            with archive.open(f"{chosen}.npy") as stream:
+                major = np.lib.format.read_magic(stream)[0]
+                lib = np.lib.format
+                shape, _, dtype = (lib.read_array_header_1_0 if major == 1 else lib.read_array_header_2_0)(stream)
+                if not omni.may_be_pattern(shape, dtype):
+                    return None
+                head = np.frombuffer(stream.read(HEAD_BYTES // 8 * 8)[: int(np.prod(shape)) * dtype.itemsize], dtype)
+                if not ((head == 0) | (head == 1)).all():
+                    return None
+            with archive.open(f"{chosen}.npy") as stream:
+                cube = lib.read_array(stream, allow_pickle=False)
+    except Exception:  # bytes from anywhere: whoever reads the table says what is wrong
+        return None
+    return (omni.ENGINE, omni.PATTERN) if omni.is_pattern(cube) else None
 
 
 def is_torch(path: str) -> bool:

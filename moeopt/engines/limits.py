@@ -132,7 +132,8 @@ def _eplb(shape: Shape) -> Found:
         if shape.experts % shape.groups:
             faults.append(f"{shape.experts:,} experts are no multiple of {shape.groups:,} groups")
         if shape.groups % shape.nodes:
-            notes.append(f"{shape.groups:,} groups are no multiple of {shape.nodes:,} nodes: it silently plans flat")
+            groups = "1 group is" if shape.groups == 1 else f"{shape.groups:,} groups are"
+            notes.append(f"{groups} no multiple of {shape.nodes:,} nodes: it silently plans flat")
         elif shape.gpus % shape.nodes:
             faults.append(f"{shape.gpus:,} GPUs are no multiple of {shape.nodes:,} nodes")
     return faults, notes

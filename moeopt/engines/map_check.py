@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.engines.base import ExpertMap
 from moeopt.engines.layers import LayerFacts, rows_of
-from moeopt.engines.map_faults import map_faults
+from moeopt.engines.map_faults import MAX_FAULTS, map_faults
 from moeopt.engines.matching import match_rows
 from moeopt.engines.rules import RULES
 from moeopt.errors import Violations
@@ -45,6 +46,7 @@ def check_map(
     slots: int | None = None,
     gpus: int | None = None,
     doubles: bool = False,
+    most: int = MAX_FAULTS,
 ) -> MapCheck:
     """Check a map against a shape and an LLM.
 
@@ -58,8 +60,9 @@ def check_map(
         E, S and G it has to have; what the map does not say is taken from them.
     doubles
         Two replicas of an expert on one GPU are fine.
+    most
+        How many faults of a kind are named; the number of all is said.
 
-    >>> import numpy as np
     >>> one = ExpertMap("sglang", np.array([[0, 1, 1, 2]], np.int32), (0,))
     >>> check_map(one, gpus=2, experts=4, slots=6).faults
     ('slots: the map has 4, it has to have 6', 'layer 0: expert 3 is in no slot')
@@ -85,19 +88,31 @@ def check_map(
     if wanted is not None and found.num_experts is not None and found.num_experts != wanted:
         faults.append(f"experts: the map is for {found.num_experts}, it has to be for {wanted}")
     number = wanted if wanted is not None else found.known_experts
+    stranger = _of_another(found, number, facts, experts)
     if wanted is None and found.num_experts is None:
         notes.append(
             f"cover was checked up to the largest id, {number - 1}: the map does not say how many experts there are "
             "(--experts)"
         )
     empty = rules is not None and rules.empty
-    faults += map_faults(found.slot_expert, found.layers, number, per_gpu, doubles=doubles, empty=empty)
+    faults += map_faults(found.slot_expert, found.layers, number, per_gpu, doubles=doubles, empty=empty, most=most)
     if facts is None or facts.layers is None or facts.dense is None:
         notes.append("layer ids were not checked: the LLM is not known (--hf-config, or --layers-total with --dense)")
     else:
         wrong, remarks = layer_faults(found, facts)
         faults, notes = [*wrong, *faults], [*notes, *remarks]
-    return MapCheck(tuple(dict.fromkeys(faults)), tuple(notes), number, per_gpu)
+    return MapCheck(tuple(dict.fromkeys([*stranger, *faults])), tuple(notes), number, per_gpu)
+
+
+def _of_another(found: ExpertMap, number: int, facts: LayerFacts | None, experts: int | None) -> list[str]:
+    """The one fault that explains many: several ids that no layer has, or that most layers have beyond the last one."""
+    last = int(found.slot_expert.max())
+    beyond = found.slot_expert >= number
+    many = len(np.unique(found.slot_expert[beyond])) > 1 and beyond.any(axis=1).mean() > 0.5
+    if not (many or last < number - 2):
+        return []
+    who = facts.name if experts is None and facts is not None and facts.name else "the LLM"
+    return [f"experts: the map has ids up to {last}, {who} has {number} experts in each layer: is it another LLM's?"]
 
 
 def layer_faults(found: ExpertMap, facts: LayerFacts) -> tuple[list[str], list[str]]:
@@ -131,7 +146,8 @@ def layer_faults(found: ExpertMap, facts: LayerFacts) -> tuple[list[str], list[s
         faults.append(f"layers {id_ranges(beyond)}: there are none with these ids, {what}")
     if found.engine == "trtllm" and facts.mtp and not set(draft) <= ids:
         absent = sorted(set(draft) - ids)
-        notes.append(f"draft layers {id_ranges(absent)} have no row: {title} stops if multi-token prediction is on")
+        what = f"draft layer {absent[0]} has" if len(absent) == 1 else f"draft layers {id_ranges(absent)} have"
+        notes.append(f"{what} no row: {title} stops if multi-token prediction is on")
     return faults, notes
 
 

@@ -19,8 +19,9 @@ def map_faults(
     *,
     doubles: bool = False,
     empty: bool = False,
+    most: int = MAX_FAULTS,
 ) -> list[str]:
-    """Every fault of a map, each naming its place; of one kind the first 200 and the number of the rest.
+    """Every fault of a map, each naming its place; of one kind the first `most` and the number of the rest.
 
     Parameters
     ----------
@@ -34,7 +35,13 @@ def map_faults(
         Slots of each GPU; ``None``: not known, doubles are then not looked for.
     doubles, empty
         Two replicas of an expert on one GPU, and empty slots, are fine.
+    most
+        How many faults of a kind are named.
 
+    >>> map_faults(np.array([[0, 1]], np.int32), [3], 9, None, most=2)[:-1]
+    ['layer 3: expert 2 is in no slot', 'layer 3: expert 3 is in no slot']
+    >>> map_faults(np.array([[0, 1]], np.int32), [3], 9, None, most=2)[-1]
+    '... and 5 more experts that are in no slot of a layer: 7 in all'
     >>> map_faults(np.array([[0, 0, 2, 1]], np.int32), [3], 4, (2, 2))
     ['layer 3: expert 3 is in no slot', 'layer 3: expert 0 lies twice on GPU 0 (slots 0, 1)']
     """
@@ -43,22 +50,28 @@ def map_faults(
     bad = (table >= num_experts) | (table < (-1 if empty else 0))
     hollow = bad & (table == -1)
     found += _listed(
-        [f"layer {layers[row]}: slot {slot} is empty, every slot has to hold an expert" for row, slot in _of(hollow)]
+        [f"layer {layers[row]}: slot {slot} is empty, every slot has to hold an expert" for row, slot in _of(hollow)],
+        most,
+        "empty slots",
     )
     found += _listed(
         [
             f"layer {layers[row]}: slot {slot} holds expert {table[row, slot]}, ids run from 0 to {num_experts - 1}"
             for row, slot in _of(bad & ~hollow)
-        ]
+        ],
+        most,
+        "slots with such an id",
     )
     known = np.where(bad | (table < 0), num_experts, table)  # what is no expert is counted aside
     keys = known + np.arange(len(table))[:, None] * (num_experts + 1)
     held = np.bincount(keys.ravel(), minlength=len(table) * (num_experts + 1)).reshape(len(table), num_experts + 1)
     found += _listed(
-        [f"layer {layers[row]}: expert {expert} is in no slot" for row, expert in _of(held[:, :num_experts] == 0)]
+        [f"layer {layers[row]}: expert {expert} is in no slot" for row, expert in _of(held[:, :num_experts] == 0)],
+        most,
+        "experts that are in no slot of a layer",
     )
     if slots is not None and not doubles and sum(slots) == table.shape[1]:
-        found += _listed(double_slots(known, layers, num_experts, slots))
+        found += _listed(double_slots(known, layers, num_experts, slots), most, "doubles")
     return found
 
 
@@ -86,7 +99,7 @@ def _of(mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
     return [(int(row), int(column)) for row, column in np.argwhere(mask)]
 
 
-def _listed(faults: list[str]) -> list[str]:
-    if len(faults) <= MAX_FAULTS:
+def _listed(faults: list[str], most: int, what: str) -> list[str]:
+    if len(faults) <= most + 1:
         return faults
-    return [*faults[:MAX_FAULTS], f"... and {len(faults) - MAX_FAULTS:,} more of this kind"]
+    return [*faults[:most], f"... and {len(faults) - most:,} more {what}: {len(faults):,} in all"]

@@ -58,10 +58,23 @@ def match_rows(
     rule = f"have no row in the map, which has layers {id_ranges(sorted(place or found.layers))}"
     if not place:
         rule = f"cannot be found in the map, which counts the {len(found.layers)} MoE layers"
-    fix = "Give the loads of its layers, or say which layers are dense where that can be said"
-    check.add(field, id_ranges(absent), rule=rule, fix=fix)
+    check.add(field, id_ranges(absent), rule=rule, fix=_way_out(found, wanted, absent, facts))
     check.raise_if_any()
     raise AssertionError
+
+
+def _way_out(found: ExpertMap, wanted: Sequence[int], absent: Sequence[int], facts: LayerFacts | None) -> str:
+    """What to do about layers that have no row."""
+    known = facts is not None and facts.layers is not None
+    left = [layer for layer in wanted if layer not in set(absent)]
+    if left:
+        return f"Leave them out (--layers {id_ranges(left)}), or give the map of all layers"
+    few = len(found.layers)
+    if known or len(wanted) < few:
+        return "Give the loads of its layers (--layers)"
+    dense = f"If {id_ranges(wanted[:-few])} are the dense ones, " if len(wanted) - few > 1 else ""
+    dense = dense or f"If {wanted[0]} is the dense one, "
+    return f"{dense}give --layers {id_ranges(wanted[-few:])}; --hf-config config.json says which are dense"
 
 
 def _by_absolute_id(found: ExpertMap, facts: LayerFacts) -> dict[int, int]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from moeopt.documents import read_bytes
 from moeopt.engines.base import Dump, ExpertMap
-from moeopt.engines.counting import dump, expert_map, uneven
+from moeopt.engines.counting import be, dump, expert_map, uneven
 from moeopt.errors import Violations
 
 ENGINE, PATTERN, ACTIVATIONS = "omni", "placement pattern", "activation counts"
@@ -28,15 +28,20 @@ def is_pattern(array: NDArray[Any]) -> bool:
     >>> is_pattern(np.ones((2, 3, 4), int)), is_pattern(np.full((2, 3, 4), 7))
     (True, False)
     """
-    if array.ndim != 3 or array.dtype.kind not in "iub" or 0 in array.shape:
+    if not may_be_pattern(array.shape, array.dtype) or not ((array[0] == 0) | (array[0] == 1)).all():
         return False
     return bool(((array == 0) | (array == 1)).all() and array.any(axis=0).mean() > 0.5)
+
+
+def may_be_pattern(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    """Whether an array has the axes and the type of a pattern."""
+    return len(shape) == 3 and dtype.kind in "iubf" and 0 not in shape
 
 
 def read_pattern(path: str, cube: NDArray[Any]) -> ExpertMap:
     """The map of a cube (devices, layers, experts); devices with fewer experts in a layer get empty slots, -1."""
     check = Violations(path)
-    if cube.ndim != 3 or cube.dtype.kind not in "iub" or 0 in cube.shape or not ((cube == 0) | (cube == 1)).all():
+    if not may_be_pattern(cube.shape, cube.dtype) or not ((cube == 0) | (cube == 1)).all():
         rule = "must be 0 and 1, devices x layers x experts"
         check.add("pattern", f"{cube.dtype} of shape {cube.shape}", rule=rule, fix="Give the file of pattern_path")
         check.raise_if_any()
@@ -47,11 +52,17 @@ def read_pattern(path: str, cube: NDArray[Any]) -> ExpertMap:
     notes = ["layers count MoE layers: layer 0 is the first one with experts"]
     if (slots == 0).any():
         empty = np.flatnonzero(slots == 0).tolist()
-        check.add("pattern", uneven(empty, "devices"), rule="have no expert in any layer", fix="Is the axis right?")
+        check.add(
+            "pattern",
+            uneven(empty, "devices"),
+            rule=f"{'has' if len(empty) == 1 else 'have'} no expert in any layer",
+            fix="Is the axis right?",
+        )
         check.raise_if_any()
     if (sizes != slots[:, None]).any():
         less = int((sizes != slots[:, None]).any(axis=0).sum())
-        notes.append(f"{less} layers have devices with fewer experts than others have there: slots left empty")
+        have = "1 layer has" if less == 1 else f"{less} layers have"
+        notes.append(f"{have} devices with fewer experts than others have there: slots left empty")
     rows = np.full((layers, int(slots.sum())), -1, dtype=np.int32)
     start = 0
     for gpu in range(gpus):
@@ -93,8 +104,8 @@ def read_activations(paths: Sequence[str]) -> Dump:
     steps, ranks = sorted({step for step, _ in tables}), sorted({rank for _, rank in tables})
     missing = sorted(set(range(max(ranks) + 1)) - set(ranks))
     if missing:
-        rule = f"are missing: there are {uneven(ranks, 'ranks')}"
-        check.add("ranks", uneven(missing, "ranks"), rule=rule, fix="Give the files of all ranks")
+        rule = f"{be(missing)} missing: there {be(ranks)} {uneven(ranks, 'ranks')}"
+        check.add("input", uneven(missing, "ranks"), rule=rule, fix="Give the files of all ranks")
     for step in steps:
         for rank in ranks:
             if (step, rank) not in tables:
@@ -110,10 +121,11 @@ def read_activations(paths: Sequence[str]) -> Dump:
     total = np.zeros((shapes[ranks[0]][0], sum(shape[1] for shape in shapes.values())), dtype=np.int64)
     for step in steps:
         total += np.concatenate([tables[step, rank] for rank in ranks], axis=1)
+    summed = "1 record step is" if len(steps) == 1 else f"{len(steps)} record steps are"
     notes = [
         "layers count MoE layers: layer 0 is the first one with experts",
         "positions are taken as experts",
-        f"{len(steps)} record steps are summed; how many passes each is of is not in the files",
+        f"{summed} summed; how many passes each is of is not in the files",
     ]
     if len(ranks) > 1:
         notes.append(f"{uneven(ranks, 'ranks')} stand side by side")

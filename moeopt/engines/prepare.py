@@ -119,7 +119,7 @@ def job_of(
     if RULES[to].rows != "given" and facts.layers is not None and facts.dense is not None:
         rows = rows_of(found.layers, facts, check, by_position=found.engine in BY_POSITION)
         warnings += rows.notes
-    _bearable(replace(found, slots=slots), to, experts, check)
+    _bearable(replace(found, slots=slots), to, experts, check, is_map=isinstance(plan, ExpertMap))
     check.raise_if_any()
     table = found.slot_expert
     given = RULES[to].rows == "given"
@@ -175,28 +175,35 @@ def _experts(subject: Subject, facts: LayerFacts, to: str, check: Violations, wa
     return said
 
 
-def _bearable(found: ExpertMap, to: str, experts: int, check: Violations) -> None:
+def _bearable(found: ExpertMap, to: str, experts: int, check: Violations, *, is_map: bool) -> None:
     """What the engine cannot load: broken layers, empty slots, doubles, GPUs of different sizes."""
     rules = RULES[to]
+    if not rules.empty and (found.slot_expert == -1).any():
+        hollow = np.argwhere(found.slot_expert == -1)
+        row, slot = hollow[0]
+        slots = "1 empty slot" if len(hollow) == 1 else f"{len(hollow):,} empty slots"
+        first = f"layer {found.layers[row]}, slot {slot}" + (" the first" if len(hollow) > 1 else "")
+        fix = "Plan with --fill all"
+        if is_map:
+            fix = "Fill them: moeopt place LOADS --current MAP --fill all -o plan.json, and convert that"
+        check.add("slot_expert", slots, rule=f"{rules.title} loads an expert into each", fix=fix, where=first)
     faults = map_faults(
         found.slot_expert,
         found.layers,
         experts,
         found.slots,
         doubles=rules.doubles != "refused",
-        empty=rules.empty,
+        empty=True,
+        most=SHOWN,
     )
-    hollow = int((found.slot_expert == -1).sum()) if not rules.empty else 0
-    if hollow:
-        rule = f"are empty in all, and {rules.title} loads an expert into each"
-        check.add("slot_expert", f"{hollow:,} slots", rule=rule, fix="Plan with --fill all")
-        faults = [fault for fault in faults if " is empty," not in fault]
-    for fault in faults[:SHOWN]:
+    fix = "moeopt verify MAP lists what is wrong with it" if is_map else "Repair the plan"
+    for fault in faults:
         where, _, what = fault.partition(": ")
-        check.add("slot_expert", what, rule=f"cannot be loaded by {rules.title}", fix="Repair the plan", where=where)
-    if len(faults) > SHOWN:
-        rule = f"of this kind, {rules.title} cannot load them"
-        check.add("slot_expert", f"{len(faults) - SHOWN:,} more faults", rule=rule, fix="moeopt verify lists them")
+        if fault.startswith("..."):
+            rule = f"{rules.title} cannot load them"
+            check.add("slot_expert", fault.removeprefix("... and ").split(":")[0], rule=rule, fix=fix)
+        else:
+            check.add("slot_expert", what, rule=f"cannot be loaded by {rules.title}", fix=fix, where=where)
     if found.slots is not None and len(set(found.slots)) > 1 and (rules.uniform or (0 in found.slots and to == "omni")):
         _say_uneven(found.slots, rules.title, check)
 
@@ -204,9 +211,9 @@ def _bearable(found: ExpertMap, to: str, experts: int, check: Violations) -> Non
 def _say_uneven(slots: Sequence[int], title: str, check: Violations) -> None:
     gone = [gpu for gpu, count in enumerate(slots) if count == 0]
     if gone:
-        rule = f"have no slots, and {title} expects experts on every GPU"
+        rule = f"{'has' if len(gone) == 1 else 'have'} no slots, and {title} expects experts on every GPU"
         fix = f"Plan for the {len(slots) - len(gone)} GPUs that are left, and start the engine on them"
-        check.add("slots", f"GPUs {id_ranges(gone)}", rule=rule, fix=fix)
+        check.add("slots", f"GPU{'s' * (len(gone) > 1)} {id_ranges(gone)}", rule=rule, fix=fix)
     else:
         rule = f"a GPU: {title} gives every GPU as many"
         check.add(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
 from moeopt.documents import read_bytes, read_json
 from moeopt.engines import ascend, eplb_tensors, omni, parquet, sglang, sglang_records, trtllm, vllm
@@ -17,10 +17,18 @@ from moeopt.engines.kinds import MAPS, OWN, is_text, is_torch, what_is
 from moeopt.engines.recordings import recordings
 from moeopt.engines.torch_files import TorchFile
 from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.workload.readers import split_key
 
 
-def read_dump(paths: Sequence[str]) -> Dump:
+def read_dump(paths: str | Path | Sequence[str | Path], *, experts: int | None = None) -> Dump:
     """One recording of an engine: a file, a file per rank or per layer, or a folder.
+
+    Parameters
+    ----------
+    paths
+        A path, or several.
+    experts
+        E, for tables in `.parquet` and traces, where the file does not say it.
 
     Raises
     ------
@@ -28,10 +36,16 @@ def read_dump(paths: Sequence[str]) -> Dump:
         It is a map or no file of an engine, files are of different kinds or of several recordings, or its content is
         broken; every violation at once.
     """
-    kinds = [what_is(path) for path in paths]
+    files = [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
     check = Violations()
-    for path, kind in zip(paths, kinds, strict=True):
-        if kind is None:
+    if not files:
+        check.add("input", "none", rule="there is no file to read", fix="Give a path")
+        check.raise_if_any()
+    kinds = [what_is(path) for path in files]
+    for path, kind in zip(files, kinds, strict=True):
+        if kind is None and not is_text(path) and not Path(path).exists():
+            check.add("input", path, rule="does not exist", fix="Check the name")
+        elif kind is None:
             check.add("input", path, rule="is no recording of an engine that is known", fix="See moeopt inspect --help")
         elif kind in MAPS:
             fix = "Give it as --current, and the loads as input"
@@ -42,26 +56,26 @@ def read_dump(paths: Sequence[str]) -> Dump:
     check.raise_if_any()
     kind = kinds[0]
     assert kind is not None
-    if len(paths) > 1 and len(recordings(paths).groups) > 1:
+    if len(files) > 1 and len(recordings(files).groups) > 1:
         rule = "are several recordings"
-        check.add("input", ", ".join(paths), rule=rule, fix="Read them one by one, as windows")
+        check.add("input", ", ".join(files), rule=rule, fix="Read them one by one, as windows")
         check.raise_if_any()
-    return _read(list(paths), kind)
+    return _read(files, kind, experts)
 
 
-def _read(paths: list[str], kind: tuple[str, str]) -> Dump:
+def _read(paths: list[str], kind: tuple[str, str], experts: int | None) -> Dump:
     engine, form = kind
     if engine == omni.ENGINE:
         return omni.read_activations(paths)
     if engine == trtllm.ENGINE:
         return trtllm.read_statistics(paths)
     if engine == vllm.ENGINE:
-        return vllm.read_routes(paths)
+        return vllm.read_routes([split_key(path)[0] for path in paths], experts)
     if form in (sglang.PER_PASS, sglang.PER_TOKEN):
         return sglang_records.read_records(_files(paths))
     path = paths[0]
     if engine == parquet.ENGINE:
-        return parquet.read_parquet(path)
+        return parquet.read_parquet(path, experts)
     if is_torch(path):
         with TorchFile(path) as file:
             if engine == sglang.ENGINE:
@@ -79,7 +93,7 @@ def read_map(path: str) -> ExpertMap:
     ----------
     path
         A file of any engine, or the JSON text that ``--init-expert-location`` takes. Of a recording that says which map
-        was loaded, that map; of JSON or `.npy`, also a bare table of experts in slots.
+        was loaded, that map; of JSON, `.npy` or `.npz` (``FILE:KEY``), also a bare table of experts in slots.
 
     Raises
     ------
@@ -107,7 +121,7 @@ def read_map(path: str) -> ExpertMap:
 
         return read_own(_document(path), check.source)
     if engine == omni.ENGINE:
-        return omni.read_pattern(path, np.load(path, allow_pickle=False))
+        return omni.read_pattern(path, _array(path))
     if engine == trtllm.ENGINE:
         return trtllm.read_config(path)
     if engine == ascend.ENGINE:
@@ -120,12 +134,9 @@ def read_map(path: str) -> ExpertMap:
 
 def _plain_map(path: str, check: Violations) -> ExpertMap:
     rows: Any = None
-    data = read_bytes(path)
-    if data.startswith(b"\x93NUMPY"):
-        from moeopt.workload.numpy_loads import parse_npy
-
-        content = parse_npy(data, check)
-        rows = None if content is None else content.loads
+    data = read_bytes(split_key(path)[0])
+    if data.startswith((b"\x93NUMPY", b"PK")):
+        rows = _array(path)
     elif data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
         rows = read_json(data, path)
     else:
@@ -133,6 +144,20 @@ def _plain_map(path: str, check: Violations) -> ExpertMap:
         check.add("input", path, rule=rule, fix="Known are maps of SGLang, vLLM-Ascend, TensorRT-LLM, omni and EPLB")
     check.raise_if_any()
     return expert_map("plain", rows, check, empty=True)
+
+
+def _array(path: str) -> NDArray[Any]:
+    """The array of a `.npy`, or of an `.npz` the one that is asked for or is its table."""
+    from moeopt.workload.numpy_loads import parse_npy, parse_npz
+
+    check = Violations(path)
+    file, key = split_key(path)
+    data = read_bytes(file)
+    content = parse_npz(data, key, check) if data.startswith(b"PK") else parse_npy(data, check)
+    check.raise_if_any()
+    assert content is not None
+    found: NDArray[Any] = content.loads
+    return found
 
 
 def _short(path: str) -> str:
@@ -158,11 +183,12 @@ def _npz_parts(path: str) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     check = Violations(path)
-    with zipfile.ZipFile(path) as archive:
+    file, key = split_key(path)
+    with zipfile.ZipFile(file) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
-    for name in names:
+    for name in names if key is None else [key]:
         if name in eplb_tensors.NAMES:
-            content = parse_npz(read_bytes(path), name, check)
+            content = parse_npz(read_bytes(file), name, check)
             check.raise_if_any()
             assert content is not None
             found[eplb_tensors.NAMES[name]] = content.loads

@@ -32,7 +32,7 @@ def recordings(paths: Sequence[str]) -> Recordings:
     InstanceError
         As `what_is`.
     """
-    kinds = {path: None if path == "-" or _keyed(path) else what_is(path) for path in paths}
+    kinds = {path: None if path == "-" else what_is(path) for path in paths}
     groups: list[list[str]] = []
     notes: list[str] = []
     detailed = [path for path in paths if _form(kinds[path]) in (sglang.PER_PASS, sglang.PER_TOKEN)]
@@ -80,8 +80,7 @@ def _by_rank(paths: Sequence[str], notes: list[str]) -> list[list[str]]:
     if len(groups) == 1:
         notes.append(f"{len(paths)} files of other ranks and the same passes are taken as one recording")
     elif all(len(group) == 1 for group in groups):
-        same = ranks[paths[0]].replace("ranks", "rank") if "-" not in ranks[paths[0]] else ranks[paths[0]]
-        notes.append(f"{len(paths)} files of {same} are taken as windows, one each")
+        notes.append(f"{len(paths)} files of {ranks[paths[0]]} are taken as windows, one each")
     else:
         notes.append(f"{len(paths)} files are taken as {len(groups)} recordings, by ranks and passes")
     return groups
@@ -119,7 +118,3 @@ def _by_folder(paths: Sequence[str]) -> list[list[str]]:
         key = str(Path(path)) if Path(path).is_dir() else str(Path(path).parent) + "/*"
         groups.setdefault(key, []).append(path)
     return list(groups.values())
-
-
-def _keyed(path: str) -> bool:
-    return re.fullmatch(r".+\.npz:.*", path, re.IGNORECASE | re.DOTALL) is not None and not Path(path).exists()

@@ -99,6 +99,10 @@ def open_safetensors(path: str) -> SafeTensors:
     for (_, end, first), (begin, _, second) in zip(sorted(spans), sorted(spans)[1:], strict=False):
         if begin < end:
             check.add(second, begin, rule=f"lies over {first} in the file", fix="Write the file again")
+    end = max((end for _, end, _ in spans), default=0)
+    if not check.found and end < total - 8 - length:
+        rule = "follow the last tensor: are these several files one behind the other?"
+        check.add("input", f"{total - 8 - length - end} bytes", rule=rule, fix="Give each file by itself")
     check.raise_if_any()
     return SafeTensors(path, tensors)
 

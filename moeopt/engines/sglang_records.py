@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.engines.base import Dump, ExpertMap
-from moeopt.engines.counting import Folding, Steps, dump, expert_map, uneven
+from moeopt.engines.counting import Folding, Steps, be, dump, expert_map, uneven
 from moeopt.engines.sglang import ENGINE, LAST_MAP, PASS_COUNTS, PASS_IDS, PER_PASS, PER_TOKEN, RECORDS, form_of
 from moeopt.engines.torch_files import TorchFile
 from moeopt.engines.torch_tensors import PIECE_BYTES, Tensor
@@ -184,12 +184,12 @@ def _passes(files: Sequence[TorchFile], check: Violations) -> dict[int, dict[int
 def _name_missing(ranks: Sequence[int], files: int, check: Violations, notes: list[str]) -> None:
     missing = sorted(set(range(max(ranks, default=0) + 1)) - set(ranks))
     if missing:
-        rule = f"are missing: the recording has files of {uneven(ranks, 'ranks')}, one a rank"
-        check.add("ranks", uneven(missing, "ranks"), rule=rule, fix="Give the files of all ranks")
+        rule = f"{be(missing)} missing: the recording has files of {uneven(ranks, 'ranks')}, one a rank"
+        check.add("input", uneven(missing, "ranks"), rule=rule, fix="Give the files of all ranks")
     elif files > 1:
-        notes.append(f"{uneven(ranks, 'ranks')} of one recording in {files} files are summed")
+        notes.append(f"{uneven(ranks, 'ranks')} of one recording in {files} files {be(ranks)} summed")
     else:
-        notes.append(f"{'only rank 0 is' if ranks == [0] else uneven(ranks, 'ranks') + ' are'} in this file; "
+        notes.append(f"{'only rank 0 is' if ranks == [0] else uneven(ranks, 'ranks') + ' ' + be(ranks)} in this file; "
                      "where the engine ran on more, give the files of all ranks together")  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def _name_one_part(counts: NDArray[np.int64], ranks: Sequence[int], check: Viola
         if whole and slots % size == 0 and first == min(ranks) * size and last == (max(ranks) + 1) * size - 1:
             mine = uneven(list(range(min(ranks) * size, (max(ranks) + 1) * size)), "slots")
             rule = f"has counts in {mine} of {slots} only, those of its own GPU"
-            check.add("ranks", uneven(ranks, "ranks"), rule=rule, fix="Give the files of all ranks together")
+            check.add("input", uneven(ranks, "ranks"), rule=rule, fix="Give the files of all ranks together")
             return
 
 

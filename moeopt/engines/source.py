@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from moeopt.documents import read_bytes, read_json
 from moeopt.engines.base import ExpertMap
+from moeopt.workload.readers import split_key
 
 if TYPE_CHECKING:
     from moeopt.placement.plan_document import ResultDocument
@@ -64,6 +65,8 @@ def own_document(path: str) -> ResultDocument | ExpertMap | None:
 
 def _is_json_object(path: str) -> bool:
     """Whether a file begins as a JSON object; recordings of gigabytes are not read for it."""
+    if split_key(path)[1] is not None:
+        return False
     place = Path(path)
     if not place.exists():
         return path.lstrip()[:1] != "{"  # a JSON text where an engine takes one; else reading says what is wrong

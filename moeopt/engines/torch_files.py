@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from moeopt.archives import SEVERAL, joined
 from moeopt.engines.pickles import Name, Refused, Settable, unpickle
 from moeopt.engines.torch_tensors import BFLOAT16, DTYPES, Tensor
 from moeopt.errors import InstanceError, Violation
@@ -57,8 +58,9 @@ class TorchFile:
     Raises
     ------
     InstanceError
-        It is no such file, was cut short, was written on a big-endian machine, or holds anything but dicts, lists,
-        tuples, text, numbers, None and plain tensors; what it is, or what it holds, is named.
+        It is no such file, or several one behind the other, was cut short, was written on a big-endian machine, or
+        holds anything but dicts, lists, tuples, text, numbers, None and plain tensors; what it is, or what it holds, is
+        named.
 
     Notes
     -----
@@ -120,6 +122,8 @@ class TorchFile:
         return self._archive.open(f"{self.root}data/{key}")
 
     def _root(self, archive: zipfile.ZipFile) -> str:
+        if several := joined(archive):
+            raise self.error(several, SEVERAL)
         names = set(archive.namelist())
         roots = [name.removesuffix("data.pkl") for name in names if name.endswith("/data.pkl") or name == "data.pkl"]
         if len(roots) != 1:

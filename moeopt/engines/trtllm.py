@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from moeopt.documents import read_bytes, read_json
 from moeopt.engines.base import Dump, ExpertMap
-from moeopt.engines.counting import Steps, dump, expert_map, uneven
+from moeopt.engines.counting import Steps, be, dump, expert_map, uneven
 from moeopt.engines.safetensors import open_safetensors
 from moeopt.engines.yaml_subset import read_yaml
 from moeopt.errors import Violations
@@ -57,8 +57,8 @@ def read_statistics(paths: Sequence[str]) -> Dump:
         )
     missing = sorted(set(range(max(max(ranks, default=0) + 1, said_ranks or 0))) - set(ranks))
     if missing and ranks:
-        rule = f"are missing: the folder has {uneven(list(ranks), 'ranks')}"
-        check.add("ranks", uneven(missing, "ranks"), rule=rule, fix="Copy the files of all ranks into the folder")
+        rule = f"{be(missing)} missing: the folder has {uneven(list(ranks), 'ranks')}"
+        check.add("input", uneven(missing, "ranks"), rule=rule, fix="Copy the files of all ranks into the folder")
     check.raise_if_any()
     found: dict[tuple[int, int], NDArray[np.int64]] = {}
     seen: dict[int, set[tuple[int, int]]] = {}
@@ -92,7 +92,7 @@ def read_statistics(paths: Sequence[str]) -> Dump:
     kept = Steps((len(layers), experts), len(steps))
     for step in steps:
         kept.add(np.stack([found[step, layer] for layer in layers]))
-    notes.append(f"{uneven(list(ranks), 'ranks')} are summed over iterations {steps[0]} to {steps[-1]}")
+    notes.append(f"{uneven(list(ranks), 'ranks')} {be(list(ranks))} summed over iterations {steps[0]} to {steps[-1]}")
     form = RAW if raw else STATISTICS
     return dump(
         ENGINE,

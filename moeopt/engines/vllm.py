@@ -38,9 +38,9 @@ def layers_logged(path: str) -> tuple[Any, tuple[int, ...] | None]:
     return (meta.get("model_id"), meta.get("top_k")), tuple(map(int, listed or ())) if whole else None
 
 
-def read_routes(paths: Sequence[str]) -> Dump:
-    """One trace: a file, or a file for each of its layers."""
-    table = read_trace(paths[0] if len(paths) == 1 else list(paths))
+def read_routes(paths: Sequence[str], experts: int | None = None) -> Dump:
+    """One trace: a file, or a file for each of its layers; `experts` where the file does not say it."""
+    table = read_trace(paths[0] if len(paths) == 1 else list(paths), experts=experts)
     if len(paths) > 1:
         note = f"{len(paths)} files of different layers are one recording"
         table = replace(table, notes=(*table.notes, note))

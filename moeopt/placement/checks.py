@@ -111,7 +111,7 @@ def fraction(field: str, value: Any, check: Violations) -> float:
 def memory(expert_bytes: Any, memory_bytes: Any, check: Violations) -> list[float] | float | None:
     """Bytes per GPU, as given; not without the bytes of an expert, which alone say what a move weighs."""
     if expert_bytes is None and memory_bytes is not None:
-        check.add("expert_bytes", None, rule="is needed beside memory_bytes", fix="Give both or neither")
+        check.add("expert_bytes", "missing", rule="is needed beside memory_bytes", fix="Give both or neither")
         return None
     if expert_bytes is not None:
         number("expert_bytes", expert_bytes, check, positive=True)
@@ -138,7 +138,7 @@ def num_gpus(gpus: Any, slots: Any, speed: Any, memory: Any, check: Violations) 
                 check.add(field, f"{length} entries", rule=rule, fix=f"Give {count} entries")
         return count
     if not said:
-        check.add("gpus", None, rule="is needed", fix="Give the number of GPUs")
+        check.add("gpus", "missing", rule="is needed", fix="Give the number of GPUs")
         return 1
     if len(set(said.values())) > 1:
         shown = ", ".join(f"{length} in {field}" for field, length in said.items())

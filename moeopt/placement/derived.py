@@ -125,7 +125,8 @@ class Derived:
         if self.groups is None or self.hierarchical or len(self.node_ids) == 1:
             return ()
         count = len(set(self.groups))
-        return (f"groups ignored (global placement): {count} groups do not divide over {len(self.node_ids)} nodes",)
+        groups = "1 group does" if count == 1 else f"{count} groups do"
+        return (f"groups ignored (global placement): {groups} not divide over {len(self.node_ids)} nodes",)
 
     @cached_property
     def slot_start(self) -> NDArray[np.int64]:

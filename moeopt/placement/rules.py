@@ -168,12 +168,17 @@ def receiving(
     """Bytes of a token and G receive rates: both or neither, and beside `c_tok`."""
     if (token_bytes is None) != (recv is None):
         missing, given = ("token_bytes", "recv_bytes_per_s")[:: 1 if token_bytes is None else -1]
-        check.add(missing, None, rule=f"is needed beside {given}", fix="Give both or neither")
+        check.add(missing, "missing", rule=f"is needed beside {given}", fix="Give both or neither")
         return None, None
     if recv is None:
         return None, None
     if not c_tok:
-        check.add("c_tok", c_tok, rule="is needed beside recv_bytes_per_s", fix="Give the seconds a token takes")
+        check.add(
+            "c_tok",
+            "missing" if c_tok is None else c_tok,
+            rule="is needed beside recv_bytes_per_s",
+            fix="Give the seconds a token takes",
+        )
     size = number("token_bytes", token_bytes, check)
     rates = [recv] * num_gpus if not listed(recv) else list(recv)
     if len(rates) != num_gpus:

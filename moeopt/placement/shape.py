@@ -23,7 +23,7 @@ def slots(instance: PlacementInstance, value: Any, uneven: bool, check: Violatio
     num_gpus, num_experts = len(instance.speed), instance.num_experts
     if value is None:
         if instance.memory_bytes is None or instance.expert_bytes is None:
-            check.add("slots", None, rule="is needed", fix="Give all slots together, or one number a GPU")
+            check.add("slots", "missing", rule="is needed", fix="Give all slots together, or one number a GPU")
             return (1,) * num_gpus
         most = num_experts // len(instance.node_ids) if instance.hierarchical else num_experts
         fitting = (_fitting(free, instance.expert_bytes) for free in instance.memory_bytes)

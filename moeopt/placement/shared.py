@@ -50,7 +50,7 @@ def refuse(shared: str | None, num_shared: int, top_k: int | None, groups: Any, 
             check.add(field, count, rule=f"must be at most {MOST}", fix="Check the number")
     if shared is not None and top_k is None:
         rule = f"is needed with shared = {shared!r}: shared experts get selections / top_k tokens"
-        check.add("top_k", None, rule=rule, fix="Give the routed experts a token selects, such as 8")
+        check.add("top_k", "missing", rule=rule, fix="Give the routed experts a token selects, such as 8")
     if shared == "hosted" and groups is not None:
         rule = "cannot be combined with shared = 'hosted': a shared expert belongs to no group"
         check.add("groups", "...", rule=rule, fix="Leave groups out, or use shared replicated")

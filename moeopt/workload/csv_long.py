@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from moeopt.errors import Violations
 from moeopt.workload.assemble import Content
 from moeopt.workload.csv_cells import Row, load, locator, whole_id
 
-LAYER = ("layer", "layer_id")
+LAYER = ("layer", "layer_id", "layer_idx")
 EXPERT = ("expert", "expert_id")
-COUNT = ("count", "load", "tokens")
+COUNT = ("count", "load", "loads", "tokens")
 STEPS = ("step", "steps")
 RESERVED = frozenset(LAYER + EXPERT + COUNT + STEPS)
 """Header words with a meaning; no expert of a CSV file can have one as its name."""
@@ -24,23 +26,7 @@ def parse_long(rows: list[Row], header: list[str], check: Violations) -> Content
     >>> parse_long(rows, ["layer", "expert", "count"], Violations()).loads
     [[0, 40]]
     """
-    column: dict[str, int] = {}
-    for index, cell in enumerate(header):
-        role = next((words[0] for words in (LAYER, EXPERT, COUNT) if cell in words), None)
-        if cell in STEPS:
-            fix = "Sum the counts over the steps and leave the column out"
-            check.add("csv", cell, rule="a column of steps is not read", fix=fix, where="line 1")
-        elif role is None:
-            fix = "A long table has the columns layer, expert and count"
-            check.add("csv", cell or "''", rule="is not a known column", fix=fix, where="line 1")
-        elif role in column:
-            check.add("csv", cell, rule=f"is a second column for the {role}", fix="Keep one of them", where="line 1")
-        else:
-            column[role] = index
-    for words in (LAYER, EXPERT, COUNT):
-        if words[0] not in column:
-            rule = f"a long table needs a column {' or '.join(words)}"
-            check.add("csv", ", ".join(header), rule=rule, fix="Name the columns layer, expert, count", where="line 1")
+    column = columns_of(header, check)
     if check.found:
         return None
     values: dict[tuple[int, int], int | float] = {}
@@ -62,6 +48,35 @@ def parse_long(rows: list[Row], header: list[str], check: Violations) -> Content
             continue
         values[layer, expert], lines[layer, expert] = value, row.line
     return _spread(values, lines, check) if values else None
+
+
+def columns_of(header: Sequence[str], check: Violations) -> dict[str, int]:
+    """The column of each of layer, expert and count; every other column of a long table is refused by its name.
+
+    >>> columns_of(["layer_id", "expert", "load"], Violations())
+    {'layer': 0, 'expert': 1, 'count': 2}
+    >>> check = Violations(); columns_of(["layer", "expert", "num_tokens"], check); print(check.found[0])
+    {'layer': 0, 'expert': 1}
+    csv[line 1] = num_tokens: is not a known column. A long table has the columns layer, expert and count.
+    """
+    column: dict[str, int] = {}
+    for index, cell in enumerate(header):
+        role = next((words[0] for words in (LAYER, EXPERT, COUNT) if cell in words), None)
+        if cell in STEPS:
+            fix = "Sum the counts over the steps and leave the column out"
+            check.add("csv", cell, rule="a column of steps is not read", fix=fix, where="line 1")
+        elif role is None:
+            fix = "A long table has the columns layer, expert and count"
+            check.add("csv", cell or "''", rule="is not a known column", fix=fix, where="line 1")
+        elif role in column:
+            check.add("csv", cell, rule=f"is a second column for the {role}", fix="Keep one of them", where="line 1")
+        else:
+            column[role] = index
+    for words in (LAYER, EXPERT, COUNT):
+        if words[0] not in column:
+            rule = f"a long table needs a column {' or '.join(words)}"
+            check.add("csv", ", ".join(header), rule=rule, fix="Name the columns layer, expert, count", where="line 1")
+    return column
 
 
 def _spread(

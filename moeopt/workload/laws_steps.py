@@ -132,7 +132,8 @@ def short_sample(seen: Evidence) -> Iterator[Finding]:
     top, total = float(loads.max()), float(loads.sum())
     ratio = top * len(loads) / total
     error = ratio * spread * math.sqrt(max(1 - top / total, 0.0) / top)
-    per = f"{total / parts:,.0f} selections a GPU" if seen.gpus else f"{total / parts:,.0f} selections an expert"
+    each = f"{total / parts:,.0f}"
+    per = f"{each} selection{'' if each == '1' else 's'} {'a GPU' if seen.gpus else 'an expert'}"
     more = "" if spread == 1 else f", of steps that scatter {spread:.2g} times as much as independent tokens"
     yield Finding(
         "short-sample",

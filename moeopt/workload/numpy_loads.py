@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.archives import SEVERAL, joined
 from moeopt.errors import Violations
 from moeopt.workload.assemble import Content
 
@@ -35,25 +37,24 @@ def parse_npz(data: bytes, key: str | None, check: Violations) -> Content | None
     >>> parse_npz(file.getvalue(), "b", Violations()).loads.shape
     (2, 8)
     >>> check = Violations(); parse_npz(file.getvalue(), None, check); print(check.found[0])
-    key = none: the file holds several arrays: a (2, 4), b (2, 8). Give FILE:KEY, such as :a.
+    key = missing: the file holds several arrays: a (2, 4), b (2, 8). Give FILE:KEY, such as :a.
     """
     members = _unpack(data, check)
     if members is None:
         return None
     if key is None and members.keys() >= SPARSE_KEYS:
         return _sparse(data, check)
-    tables = [name for name in members if name not in BESIDE]
+    tables, chosen = table_of(members, key)
     if not tables:
         fix = "Store the table as loads"
         check.add("npz", ", ".join(members) or "empty", rule="the file holds no table of loads", fix=fix)
         return None
-    chosen = key if key is not None else tables[0] if len(tables) == 1 else "loads"
     if chosen not in members:
         shapes = ", ".join(f"{name} {_shape(member)}" for name, member in members.items() if name in tables)
         rule = (
             f"the file holds several arrays: {shapes}" if key is None else f"is not in the file, which holds {shapes}"
         )
-        check.add("key", "none" if key is None else key, rule=rule, fix=f"Give FILE:KEY, such as :{tables[0]}")
+        check.add("key", "missing" if key is None else key, rule=rule, fix=f"Give FILE:KEY, such as :{tables[0]}")
         return None
     loads = _array(chosen, members[chosen], check)
     layers, steps, names = (_array(name, members[name], check) if name in members else None for name in BESIDE)
@@ -64,11 +65,24 @@ def parse_npz(data: bytes, key: str | None, check: Violations) -> Content | None
     return Content(loads, _plain(layers), _scalar(steps), _plain(names), notes)
 
 
+def table_of(names: Iterable[str], key: str | None) -> tuple[list[str], str]:
+    """The arrays of an `.npz` that may be its table, and the one that is: `key`, the only one, or ``loads``.
+
+    >>> table_of(["layers", "cube"], None)
+    (['cube'], 'cube')
+    """
+    tables = [name for name in names if name not in BESIDE]
+    return tables, key if key is not None else tables[0] if len(tables) == 1 else "loads"
+
+
 def _unpack(data: bytes, check: Violations) -> dict[str, bytes] | None:
     members: dict[str, bytes] = {}
     before = len(check.found)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if several := joined(archive):
+                check.add("npz", f"{len(data)} bytes", rule=several, fix=SEVERAL)
+                return None
             size = sum(info.file_size for info in archive.infolist())
             if size > UNPACKED_BYTES_MAX:
                 rule = f"would unpack to more than {UNPACKED_BYTES_MAX} bytes"

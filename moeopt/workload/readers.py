@@ -22,6 +22,9 @@ CONVERSIONS = {
     ".pt": f"{ENGINES_DO}; other counts go into .npz: numpy.savez(file, loads=tensor.numpy())",
     ".pth": f"{ENGINES_DO}; other counts go into .npz: numpy.savez(file, loads=tensor.numpy())",
     ".parquet": "moeopt.engines.read_dump takes tables of counts",
+    ".safetensors": "a rank of TensorRT-LLM's statistics is read with its folder, where meta_info.json lies",
+    ".yaml": "of YAML, maps of TensorRT-LLM are read, and they are no loads",
+    ".yml": "of YAML, maps of TensorRT-LLM are read, and they are no loads",
 }
 
 _WITH_KEY = re.compile(rf"(-|.+?(?:{'|'.join(map(re.escape, ENDINGS))})):(.*)", re.IGNORECASE | re.DOTALL)
@@ -70,16 +73,16 @@ def read_loads(path: str | Path, *, key: str | None = None, layers: Sequence[int
     >>> table.loads.tolist(), table.layers
     ([[10, 30]], (3,))
     """
-    name, key_in_name = _split_key(str(path))
+    name, key_in_name = split_key(str(path))
     check = Violations(name)
     if key is not None and key_in_name is not None and key != key_in_name:
         check.add("key", key, rule=f"the name of the file says {key_in_name!r}", fix="Give one of them")
     key = key_in_name if key is None else key
     ending = "" if name == "-" else Path(name).suffix.lower()
-    if name != "-" and ending not in ENDINGS and not Path(name).is_dir():
+    if name != "-" and ending not in ENDINGS and _there(name) and not Path(name).is_dir():
         fix = CONVERSIONS.get(ending, f"Known endings are {', '.join(ENDINGS)}")
         check.add("input", ending or "no ending", rule="files of this kind are not read", fix=fix)
-    if key is not None and name != "-" and ending != ".npz":
+    if key is not None and name != "-" and ending != ".npz" and _there(name):
         check.add("key", key, rule="only an .npz file holds arrays by name", fix="Leave the key out")
     check.raise_if_any()
     data = b""
@@ -137,7 +140,20 @@ def _parse(data: bytes, ending: str, key: str | None, check: Violations) -> Cont
     return parse_json(data, check) if ending == ".json" else parse_csv(data, check)
 
 
-def _split_key(name: str) -> tuple[str, str | None]:
+def _there(name: str) -> bool:
+    """Whether a file is there, or may be; of one that is not, reading says so, whatever its name ends in."""
+    try:
+        return Path(name).exists()
+    except OSError:
+        return False
+
+
+def split_key(name: str) -> tuple[str, str | None]:
+    """A file and the array in it that ``FILE:KEY`` names; a file that is called so is a file.
+
+    >>> split_key("a/x.npz:decode"), split_key("x.npz")
+    (('a/x.npz', 'decode'), ('x.npz', None))
+    """
     found = _WITH_KEY.fullmatch(name)
     if found is None or Path(name).exists():
         return name, None

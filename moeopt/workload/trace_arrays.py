@@ -11,6 +11,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.archives import SEVERAL, joined
 from moeopt.errors import Violations
 from moeopt.workload.trace_fold import CHUNK_ROWS, Folding
 from moeopt.workload.trace_lines import NAMES_OF_EXPERTS
@@ -36,6 +37,9 @@ def read_npz(path: str | Path, check: Violations, folding: Folding, given: Seque
     """Fold the array of a file; the ids of its layers."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
+        if several := joined(archive):
+            check.add("npz", Path(path).name, rule=several, fix=SEVERAL)
+            check.raise_if_any()
         if f"{ARRAY}.npy" not in names:
             check.add("npz", ", ".join(names), rule=f"the file holds no array {ARRAY}", fix=f"Store the ids as {ARRAY}")
             check.raise_if_any()
@@ -45,8 +49,12 @@ def read_npz(path: str | Path, check: Violations, folding: Folding, given: Seque
         }  # fmt: skip
         for name in NAMES_OF_EXPERTS:
             said = beside.get(name)
-            if folding.experts is None and said is not None and said.size == 1 and said.dtype.kind in "iu":
-                folding.experts = int(said.item())
+            if said is None or said.size != 1 or said.dtype.kind not in "iu":
+                continue
+            if folding.experts not in (None, int(said.item())):
+                rule = f"is what the file says, and {folding.experts} what was said before"
+                check.add(name, int(said.item()), rule=rule, fix="Is it a recording of another LLM?")
+            folding.experts = int(said.item())
         ids = given if given is not None else _ids(beside.get("layers"), check)
         with archive.open(f"{ARRAY}.npy") as stream:
             shape, fortran, dtype = _header(stream, check)

@@ -91,7 +91,13 @@ class _Logged:
         known = getattr(self.folding, name)
         if known is not None and known != value:
             rule = f"was {known} before"
-            self.check.add(name, value, rule=rule, fix="Give one recording a file", where=f"line {number}")
+            self.check.add(
+                name,
+                value,
+                rule=rule,
+                fix="Give one recording a file, of the LLM that is named",
+                where=f"line {number}",
+            )
         setattr(self.folding, name, value)
 
     def _route(self, entry: dict[str, Any], number: int) -> None:

@@ -97,7 +97,7 @@ def test_ranks_are_one_recording_in_every_verb(moeopt: Callable[..., Run], tmp_p
         run = moeopt(*words)
         assert run.code == 0, run.err
         assert said in run.err
-    assert "ranks = ranks 0: are missing" in moeopt("inspect", files[1]).err
+    assert "input = rank 0: is missing" in moeopt("inspect", files[1]).err
 
 
 def test_windows_of_one_rank_are_windows(moeopt: Callable[..., Run], tmp_path: Path) -> None:

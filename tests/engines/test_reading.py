@@ -91,7 +91,7 @@ def test_omni_pattern_is_read_with_empty_slots(tmp_path: Path) -> None:
     found = read_map(path)
     assert found.slot_expert.tolist() == [[0, 1, 2, 3, 0, 2], [0, 1, 2, 3, 2, -1]]
     assert (found.slots, found.num_experts, found.layers) == ((2, 2, 2), 4, (0, 1))
-    assert "1 layers have devices with fewer experts than others have there: slots left empty" in found.notes
+    assert "1 layer has devices with fewer experts than others have there: slots left empty" in found.notes
     assert "is a map of omni" in refusal(lambda: read_dump([path]))
 
 
@@ -122,21 +122,18 @@ def test_results_of_the_public_rule_are_read(tmp_path: Path, how: str) -> None:
         np.savez(path, **named)
     else:
         torch_file(path, {"tuple": parts, "dict": named, "bare": parts[0]}[how])
-    assert what_is(str(path)) == ("eplb", "one tensor" if how == "bare" else "placement")
+    assert what_is(str(path)) == ("eplb", "placement")
     found = read_map(str(path))
     assert np.array_equal(found.slot_expert, MAP)
     assert found.known_experts == 4
-    if how == "bare":
-        assert "has every id from 0 on in each row" in refusal(lambda: read_dump([str(path)]))
-    else:
-        assert "is a map of eplb" in refusal(lambda: read_dump([str(path)]))
+    assert "is a map of eplb" in refusal(lambda: read_dump([str(path)]))
 
 
 def test_results_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     rows, places, counts = eplb_tensors(MAP, 4)
     counts[1, 2] = 5
     path = str(torch_file(tmp_path / "a.pt", (rows, places, counts)))
-    assert "logcnt[layer 1, expert 2] = 5: phy2log has 1 copies of the expert" in refusal(lambda: read_map(path))
+    assert "logcnt[layer 1, expert 2] = 5: phy2log has 1 copy of the expert" in refusal(lambda: read_map(path))
     rows, places, counts = eplb_tensors(MAP, 4)
     places[0, 0, 0] = 1
     path = str(torch_file(tmp_path / "a.pt", (rows, places, counts)))

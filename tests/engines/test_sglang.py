@@ -93,7 +93,7 @@ def test_one_rank_alone_says_so(tmp_path: Path) -> None:
 
 def test_missing_ranks_are_named(tmp_path: Path) -> None:
     paths = [sglang_records(tmp_path / f"{rank}.pt", physical(rank), MAP, rank=rank) for rank in (1, 3)]
-    assert "ranks = ranks 0,2: are missing: the recording has files of ranks 1,3" in refusal(*paths)
+    assert "input = ranks 0,2: are missing: the recording has files of ranks 1,3" in refusal(*paths)
 
 
 def test_counts_of_one_gpu_only_are_refused(tmp_path: Path) -> None:

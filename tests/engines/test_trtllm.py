@@ -55,7 +55,7 @@ def test_raw_ids_are_counted(tmp_path: Path) -> None:
 def test_faults_of_statistics_are_named(tmp_path: Path) -> None:
     folder = trtllm_statistics(tmp_path / "a", COUNTS, top_k=2, ranks=3)
     (folder / "rank1.safetensors").unlink()
-    assert "ranks = ranks 1: are missing: the folder has ranks 0,2" in refusal(folder)
+    assert "input = rank 1: is missing: the folder has ranks 0,2" in refusal(folder)
     folder = trtllm_statistics(tmp_path / "b", COUNTS, top_k=2)
     safetensors_file(folder / "rank1.safetensors", {"50_3": np.arange(8)})
     assert "rank 1 = 50_4: has no tensor of an iteration and layer that others have" in refusal(folder)

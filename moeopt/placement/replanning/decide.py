@@ -136,7 +136,7 @@ def _stall(given: float | None, rate: float | None, moves: int | None, solution:
     size = solution.get("moved_bytes")
     if rate is None or size is None:
         rule = "is needed, or bytes_per_s and an instance with expert_bytes"
-        check.add("stall_seconds", None, rule=rule, fix="Give the seconds that serving stands still")
+        check.add("stall_seconds", "missing", rule=rule, fix="Give the seconds that serving stands still")
         return 0.0
     return float(size) / rate
 
@@ -146,11 +146,13 @@ def _gain(
 ) -> float | None:
     """Seconds saved in a step; ``None`` where there is nothing to compare with."""
     if after is None:
-        check.add("after", None, rule="is needed", fix="Give the result of a re-planning, or the imbalance after it")
+        check.add(
+            "after", "missing", rule="is needed", fix="Give the result of a re-planning, or the imbalance after it"
+        )
         return None
     if now is None:
         if result is None:
-            check.add("now", None, rule="is needed", fix="Give the imbalance of the running plan")
+            check.add("now", "missing", rule="is needed", fix="Give the imbalance of the running plan")
         return None
     if step_seconds is not None:
         return step_seconds * (1.0 - after / now)
@@ -158,7 +160,7 @@ def _gain(
     price = document.get("c_tok")
     if price is None or result is None or result.objective is None:
         rule = "is needed, or an instance with c_tok"
-        check.add("step_seconds", None, rule=rule, fix="Give the seconds that the experts take in a step")
+        check.add("step_seconds", "missing", rule=rule, fix="Give the seconds that the experts take in a step")
         return None
     passes = document["steps"]
     passes = sum(passes) if isinstance(passes, list) else passes

@@ -43,3 +43,17 @@ def imbalance_now(instance: PlacementInstance) -> float | None:
         return verify.evaluate(without_budgets(instance), running_plan(instance)).imbalance_total
     except PlanError:
         return None
+
+
+def cannot_stay(instance: PlacementInstance) -> str:
+    """Which of today's rules the running plan breaks, the first of them; empty where it could stay."""
+    plan = running_plan(instance)
+    hollow = int((plan.slot_expert < 0).sum())
+    try:
+        verify.evaluate(without_budgets(instance), plan)
+    except PlanError as error:
+        if hollow and instance.fill == "all":
+            slots = "1 slot" if hollow == 1 else f"{hollow:,} slots"
+            return f"it leaves {slots} empty, and fill = all wants an expert in each; fill = at_most does not"
+        return error.faults[0]
+    return ""

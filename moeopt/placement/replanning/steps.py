@@ -97,7 +97,7 @@ def steps(
     if max_per_gpu is not None:
         checks.whole("max_per_gpu", max_per_gpu, 1, check)
     if instance.current is None:
-        check.add("current", None, rule="is needed: steps begin at the running plan", fix="Give current")
+        check.add("current", "missing", rule="is needed: steps begin at the running plan", fix="Give current")
     check.raise_if_any()
     target = as_placement(instance, plan)
     free = without_budgets(instance)
