@@ -120,13 +120,13 @@ class Worker:
         if not self._ready:
             message = self._await(deadline, 0.0)
             if message is LATE:
-                return _cut_short(best, Stop.TIME, "time was up before the solver's process had started")
+                return _cut_short(best, *_why(deadline, "before the solver's process had started"))
             if message is None:
                 return self._died(best)
             self._ready = True
         remaining_s = deadline.remaining_s()
         if remaining_s <= 0:
-            return _cut_short(best, Stop.TIME, "time was up before the solver had begun")
+            return _cut_short(best, *_why(deadline, "before the solver had begun"))
         spare_s = min(0.05 * remaining_s, 0.1)  # for the way back
         grace_s = 0.8 * max(0.1, 0.1 * (deadline.elapsed_s() + remaining_s))
         if not self._send((request, remaining_s - spare_s if deadline.limited else None)):
@@ -222,6 +222,11 @@ class Worker:
         if code is not None and code < 0:
             name = f"signal {-code} ({signal.strsignal(-code)})"
         return _cut_short(best, Stop.FINISHED, f"the solver's process died ({name})")
+
+
+def _why(deadline: Deadline, when: str) -> tuple[Stop, str]:
+    """Who ended it before anything was found: the clock, or somebody."""
+    return (Stop.INTERRUPTED, f"interrupted {when}") if deadline.stopped() else (Stop.TIME, f"time was up {when}")
 
 
 def _cut_short(best: list[tuple[FloatArray, float | None]], stop: Stop, note: str) -> Claim:

@@ -126,7 +126,7 @@ def test_a_repair_leads_with_its_summary_and_a_long_list_is_cut(tmp_path: Path, 
     assert run.out.index("lower bound") < run.out.index("load from storage")
     assert lines[-1] == f"... and {loads_made - 12} more; all are in {after}"
     assert (
-        ", the fewest that restore every expert; imbalance of all layers together (the running plan cannot stay) "
+        ", the fewest that restore every expert; imbalance of all layers together (the running plan cannot stay: "
         in run.out
     )
 
