@@ -1,0 +1,64 @@
+"""Run every command of the README in its order, and hold what it printed against what the README shows.
+
+    python -m tests.benchmarks.readme
+
+Lines of ``...`` stand for what is left out; times are not compared. Exits 1 where a shown line was not printed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[2]
+TIME = re.compile(r"\d[\d,]*(\.\d+)? (ms|s)\b")
+LIMIT_S = 600
+
+
+def commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command of the tool with the lines that are shown after it."""
+    for block in re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, shown = part.replace("\\\n", " ").partition("\n")
+            if command.startswith("moeopt "):
+                yield " ".join(command.split()), [line for line in shown.splitlines() if line.strip()]
+
+
+def plain(text: str) -> str:
+    """One line, blanks alike, without times."""
+    return " ".join(TIME.sub("", text).split())
+
+
+def missing(shown: list[str], printed: str) -> list[str]:
+    """Pieces of shown lines that were not printed."""
+    pieces = [piece for line in shown for piece in line.split("...") if piece.strip()]
+    seen = plain(printed)
+    return [piece for piece in pieces if plain(piece) not in seen]
+
+
+def main() -> int:
+    """Run all, print a line each."""
+    wrong = 0
+    with TemporaryDirectory() as folder:
+        for file in (*ROOT.glob("instances/published/*.csv"), *ROOT.glob("instances/published/*.npz")):
+            shutil.copy(file, folder)
+        for command, shown in commands((ROOT / "README.md").read_text()):
+            words = f"{sys.executable} -m moeopt {command.removeprefix('moeopt ')}"
+            run = subprocess.run(
+                words, shell=True, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False
+            )
+            lost = missing(shown, run.stdout + run.stderr)
+            wrong += bool(lost) or run.returncode != 0
+            print("wrong" if lost or run.returncode else "true ", command[:100], flush=True)
+            for piece in lost:
+                print(f"        not printed: {piece.strip()[:120]}")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
