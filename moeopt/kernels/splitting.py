@@ -208,9 +208,9 @@ def cut(weight, first, gpu, base, speed, inside, out):  # type: ignore[no-untype
 
 
 @jit
-def newton(
+def newton(  # type: ignore[no-untyped-def]
     weight, base, speed, rough, rough_base, rough_speed, first, gpu, expert_of, start, pair, near, part, inside, out
-):  # type: ignore[no-untyped-def]
+):
     """The least possible cost of the busiest GPU, exactly: ``out[0] / out[1]``, by Newton's method on cuts.
 
     Parameters

@@ -48,7 +48,7 @@ def optimum(hosting: Hosting, task: Task, *, compiled: bool = True) -> Optimum:
     near, part = np.zeros(len(pairs.gpu)), np.zeros(len(pairs.gpu), dtype=kind)
     inside, out = np.zeros(len(base), dtype=np.bool_), np.zeros(4, dtype=kind)
     run = splitting.newton if task.fits and compiled else splitting.newton.plain()
-    run(weight, base, speed, *rough, *pairs, near, part, inside, out)
+    run(weight, base, speed, rough[0], rough[1], rough[2], *pairs, near, part, inside, out)
     value = Fraction(int(out[0]), int(out[1])) * task.worth
     return Optimum(value, part, int(out[1]), tuple(np.flatnonzero(inside).tolist()), int(out[2]), int(out[3]))
 

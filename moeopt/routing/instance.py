@@ -180,7 +180,8 @@ class RoutingInstance:
             a = a.astype(np.int64)
         more = np.array(b, dtype=a.dtype)
         if self.floor_rule == "per_expert":
-            return Task(np.maximum(a, k), more, speeds, a, k, unit, pace)
+            costs = np.maximum(a, k)
+            return Task(costs, more, speeds, costs, 0, unit, pace)
         weight = np.maximum(a - k * hosting.replicas.astype(a.dtype), 0) if k else a
         return Task(weight, more + k * hosting.filled.astype(a.dtype), speeds, a, k, unit, pace)
 
@@ -231,7 +232,9 @@ def exact(value: float) -> Fraction:
     >>> exact(0.1) + exact(0.2) == exact(0.3)
     True
     """
-    return Fraction(int(value)) if float(value).is_integer() else Fraction(repr(float(value)))
+    if isinstance(value, int) or value.is_integer():
+        return Fraction(int(value))
+    return Fraction(repr(value))
 
 
 def _whole_tokens(loads: Loads, fields: dict[str, Any], check: Violations) -> None:

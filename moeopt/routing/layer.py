@@ -99,7 +99,8 @@ class Task:
         (E,) and (G,) whole numbers in `unit` tokens, and (G,) speeds in `pace`: load of an expert that counts, what a
         GPU has to do whatever the split, speed.
     amount, floor
-        (E,) load of an expert and one replica's floor before that was done, in the same unit.
+        (E,) what shares are parts of, and a replica's floor, in the same unit; 0 where the floor is the expert's,
+        which is in `amount` then.
     unit, pace
         What one of these is worth; a cost of ``p / q`` is ``p / q * unit / pace`` tokens at speed 1.
     """

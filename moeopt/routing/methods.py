@@ -2,36 +2,10 @@
 
 from __future__ import annotations
 
-from moeopt.registry import Context, Method, Outcome
-from moeopt.result import Stop
-from moeopt.routing import bounds, splits
-from moeopt.routing.bounds import Cut
-from moeopt.routing.fractional import compiled_in_time, optimum
+from moeopt.registry import Method
+from moeopt.routing import optimal, programme
 from moeopt.routing.heuristics import simple
-from moeopt.routing.instance import RoutingInstance
-from moeopt.routing.plan import Routing
 from moeopt.routing.problem import house
-
-
-def newton(instance: RoutingInstance, context: Context) -> Outcome[Routing]:
-    """Water-filling, then Newton's method on cuts with max-flows in whole numbers."""
-    compiled = compiled_in_time(context.deadline)
-    shares, cuts, steps = [], [], 0
-    stop = Stop.FINISHED
-    for row, (hosting, task) in enumerate(zip(instance.hostings, instance.tasks, strict=True)):
-        if stop is not Stop.FINISHED or context.deadline.passed():
-            stop = Stop.TIME
-            shares.append(splits.even(hosting))
-            cuts.append(bounds.mean(instance, row))
-            continue
-        found = optimum(hosting, task, compiled=compiled)
-        shares.append(splits.from_parts(hosting, task, found.part, found.of))
-        cuts.append(Cut(found.gpus, found.value))
-        steps += found.cuts
-        if context.on_progress is not None:
-            context.report(row + 1, instance.num_layers)
-    return Outcome(splits.plan_of(instance, shares), stop, steps, bounds=cuts)
-
 
 METHODS = (
     Method("even", simple.even, "every replica of an expert gets the same part", "baseline"),
@@ -50,8 +24,16 @@ METHODS = (
         "baseline",
         simple.evenly_spread,
     ),
-    Method("newton", newton, "the fractional optimum by cuts and max-flows in whole numbers", "exact"),
-    Method("auto", newton, "newton", "exact"),
+    Method("newton", optimal.newton, "the fractional optimum by cuts and max-flows in whole numbers", "exact"),
+    Method("integer", optimal.integer, "the optimum in whole tokens, by max-flows", "exact", optimal.not_whole),
+    Method("lp", programme.lp, "the linear programme, by a back end", "exact when it ends", programme.whole),
+    Method(
+        "local_first",
+        optimal.local_first,
+        "among the optimal splits one that keeps most tokens on their node: a min-cost flow",
+        "exact",
+    ),
+    Method("auto", optimal.auto, "integer, local_first with several nodes, or newton, as the instance asks", "exact"),
 )
 
 for _method in METHODS:

@@ -31,11 +31,9 @@ def from_parts(hosting: Hosting, task: Task, part: NDArray[Any], of: int) -> NDA
     if not len(loaded):
         return shares
     place, expert, part = place[loaded], expert[loaded], part[loaded]
-    if task.floor and (task.amount[expert] != task.weight[expert]).any():
+    if task.floor:
         paid = [task.floor * count * of for count in hosting.copies[place].tolist()]
         whole = [amount * of for amount in task.amount[expert].tolist()]
-        if (task.weight > task.amount).any():  # the floor is the expert's: shares are of what it costs
-            paid, whole = [0] * len(paid), [weight * of for weight in task.weight[expert].tolist()]
         tops = zip(paid, part.tolist(), whole, strict=True)
         shares[place] = [(more + one) / total for more, one, total in tops]
     elif part.dtype == object or int(task.weight.max()) >= 2**62 // max(of, 1):
@@ -52,9 +50,9 @@ def from_loads(hosting: Hosting, task: Task, load: NDArray[np.float64]) -> NDArr
     place = hosting.on_shared
     expert = hosting.expert[place]
     weight, amount = task.weight[expert].astype(np.float64), task.amount[expert].astype(np.float64)
-    paid = np.where(weight < amount, float(task.floor) * hosting.copies[place], 0.0)
     loaded = weight > 0
-    shares[place[loaded]] = ((load + paid) / np.maximum(weight, amount))[loaded]
+    paid = float(task.floor) * hosting.copies[place[loaded]]
+    shares[place[loaded]] = (load[loaded] + paid) / amount[loaded]
     return shares
 
 
@@ -69,6 +67,23 @@ def plan_of(instance: RoutingInstance, shares: Sequence[NDArray[np.float64]]) ->
     for row, (hosting, parts) in enumerate(zip(instance.hostings, shares, strict=True)):
         rows.append(triples(hosting, whole_tokens(instance, row, parts) if instance.whole else parts.tolist()))
     return Routing(tuple(rows), instance.whole)
+
+
+def whole_parts(hosting: Hosting, task: Task, part: NDArray[Any]) -> list[int]:
+    """(Q,) whole tokens, from the (P,) that each pair of a shared expert has beyond its floor."""
+    tokens = [int(amount * task.unit) for amount in task.amount[hosting.expert].tolist()]  # of experts on one GPU
+    floor = int(task.floor * task.unit)
+    for place, beyond in zip(hosting.on_shared.tolist(), part.tolist(), strict=True):
+        tokens[place] = floor * int(hosting.copies[place]) + beyond
+    for expert in hosting.shared.tolist():
+        low, high = int(hosting.first[expert]), int(hosting.first[expert + 1])
+        left = int(task.amount[expert] * task.unit)
+        if task.weight[expert] > 0 or not floor:
+            continue
+        for place in range(low, high):  # all of it under the floors, which are paid for anyway
+            tokens[place] = min(tokens[place], left)
+            left -= tokens[place]
+    return tokens
 
 
 def whole_tokens(instance: RoutingInstance, row: int, shares: NDArray[np.float64]) -> list[int]:
