@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.kernels.fractions import total
 from moeopt.routing.instance import RoutingInstance, exact
 
 
@@ -34,7 +35,9 @@ def confined(instance: RoutingInstance, row: int, gpus: Iterable[int]) -> tuple[
 
 def _confined(instance: RoutingInstance, row: int, inside: set[int]) -> tuple[Fraction, int, Fraction]:
     hosting, floor = instance.hostings[row], instance.floor
-    within = np.isin(hosting.gpu, sorted(inside))
+    mask = np.zeros(instance.num_gpus, dtype=np.bool_)
+    mask[sorted(inside)] = True
+    within = mask[hosting.gpu]
     copies = np.bincount(hosting.expert[within], weights=hosting.copies[within], minlength=instance.num_experts)
     only = (np.bincount(hosting.expert[within], minlength=instance.num_experts) == hosting.hosts) & (hosting.hosts > 0)
     loads = instance.loads[row]
@@ -42,20 +45,21 @@ def _confined(instance: RoutingInstance, row: int, inside: set[int]) -> tuple[Fr
         movable = _total(loads[only])
         amount = movable
     elif instance.floor_rule == "per_expert":
-        movable = sum((max(exact(load), floor) for load in loads[only].tolist()), Fraction(0))
+        movable = total(max(exact(load), floor) for load in loads[only].tolist())
         amount = movable
     else:  # a replica inside costs its floor; what an expert has beyond all its floors must be done besides
         beyond = zip(loads[only].tolist(), hosting.replicas[only].tolist(), strict=True)
-        movable = sum((max(exact(load) - floor * count, Fraction(0)) for load, count in beyond), Fraction(0))
+        movable = total(max(exact(load) - floor * count, Fraction(0)) for load, count in beyond)
         amount = movable + floor * int(copies.sum())
-    amount += sum((exact(instance.base[row][gpu]) for gpu in inside), Fraction(0))
+    if any(instance.base[row]):
+        amount += total(instance.exact_base[row][gpu] for gpu in inside)
     return amount, int(only.sum()), movable
 
 
 def _total(loads: NDArray[Any]) -> Fraction:
     if loads.dtype.kind == "i":
         return Fraction(sum(loads.tolist()))
-    return sum((exact(load) for load in loads.tolist()), Fraction(0))
+    return total(exact(load) for load in loads.tolist())
 
 
 def cut_value(instance: RoutingInstance, row: int, gpus: Iterable[int], *, whole: bool = False) -> Fraction:
@@ -69,8 +73,8 @@ def cut_value(instance: RoutingInstance, row: int, gpus: Iterable[int], *, whole
     """
     inside = sorted(set(gpus))
     amount, _, movable = _confined(instance, row, set(inside))
-    speeds = [exact(instance.speed[gpu]) for gpu in inside]
-    value = amount / sum(speeds)
+    speeds = [instance.exact_speed[gpu] for gpu in inside]
+    value = amount / (speeds[0] * len(speeds) if len(set(instance.speed)) == 1 else total(speeds))
     if not whole:
         return value
     fixed = _fixed(instance, row)
@@ -79,9 +83,9 @@ def cut_value(instance: RoutingInstance, row: int, gpus: Iterable[int], *, whole
 
 def _fixed(instance: RoutingInstance, row: int) -> list[Fraction]:
     """(G,) what each GPU costs before any token that counts."""
-    floors = instance.floor * 1 if instance.floor_rule == "per_replica" else Fraction(0)
+    floors = instance.floor if instance.floor_rule == "per_replica" else Fraction(0)
     filled = instance.hostings[row].filled.tolist()
-    return [exact(more) + floors * count for more, count in zip(instance.base[row], filled, strict=True)]
+    return [more + floors * count for more, count in zip(instance.exact_base[row], filled, strict=True)]
 
 
 def least_level(start: Fraction, fixed: list[Fraction], speeds: list[Fraction], tokens: int) -> Fraction:

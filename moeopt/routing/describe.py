@@ -30,6 +30,7 @@ def solution(
 ) -> dict[str, Any]:
     """Figures of every layer, and the shares."""
     layers = []
+    imbalance = judged.imbalance
     evens, several, stayed = even_loads(instance), len(set(instance.node)) > 1, 0.0
     for row, layer in enumerate(instance.layers):
         top, cut = float(judged.max_load[row]), cuts[row]
@@ -41,7 +42,7 @@ def solution(
                 "layer": layer,
                 "max_load": top,
                 "ideal": float(judged.ideal[row]),
-                "imbalance": judged.imbalance[row],
+                "imbalance": imbalance[row],
                 "lower_bound": min(float(cut.value), top),
                 "gap": gaps[row],
                 "even_max_load": evens[row],
@@ -53,7 +54,7 @@ def solution(
     total, even = float(judged.objective), float(np.sum(evens))
     return {
         "layers": layers,
-        "imbalance_mean": float(np.mean(judged.imbalance)),
+        "imbalance_mean": float(np.mean(imbalance)),
         "even_objective": even,
         **({"local_share": stayed / tokens if tokens else 1.0} if several else {}),
         "unit": "tokens" if plan.in_tokens else "share",

@@ -145,6 +145,17 @@ class RoutingInstance:
         return exact(self.floor_tokens) * self.steps
 
     @cached_property
+    def exact_speed(self) -> tuple[Fraction, ...]:
+        """G speeds."""
+        return tuple(exact(pace) for pace in self.speed)
+
+    @cached_property
+    def exact_base(self) -> tuple[tuple[Fraction, ...], ...]:
+        """(L, G) tokens that a GPU has anyway."""
+        known = {row: tuple(exact(more) for more in row) for row in set(self.base)}
+        return tuple(known[row] for row in self.base)
+
+    @cached_property
     def hostings(self) -> tuple[Hosting, ...]:
         """Where the experts of each layer lie; equal rows share one."""
         known: dict[bytes, Hosting] = {}
@@ -159,7 +170,7 @@ class RoutingInstance:
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
         """Each layer in whole numbers."""
-        pace, unit_pace = whole_numbers([exact(value) for value in self.speed])
+        pace, unit_pace = whole_numbers(self.exact_speed)
         kind = np.int64 if sum(pace) < 2**31 else object
         speeds = np.array(pace, dtype=kind)
         return tuple(self._task(row, speeds, unit_pace) for row in range(self.num_layers))

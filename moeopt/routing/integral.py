@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -14,8 +15,7 @@ from moeopt.routing.bounds import least_level
 from moeopt.routing.fractional import Optimum, settled
 from moeopt.routing.layer import Hosting, Task
 
-Level = tuple[int, int]
-"""A cost as numerator and denominator, in units of the task."""
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,28 +52,47 @@ def whole_optimum(hosting: Hosting, task: Task, near: Optimum, *, compiled: bool
     np.add.at(load, pairs.gpu, part)
     run = splitting.balance if compiled and part.dtype != object else splitting.balance.plain()
     inside = np.zeros(len(base), dtype=np.bool_)
-    fixed = [Fraction(int(one), unit) for one in base.tolist()]
-    speeds = [int(one) * task.pace for one in task.speed.tolist()]
-    value, gpus, by_tokens, flows = near.value, near.gpus, False, 0
-    equal = len(set(speeds)) == 1 and unit == 1
+    levels = _Levels(base, weight, first, pairs.gpu, unit, task)
+    value, gpus, flows = levels.least(near.value, near.gpus), near.gpus, 0
     while True:
         flows += 1
-        room = _room(value, fixed, speeds, base if equal else None)
-        target = np.array(room, dtype=part.dtype)
+        target = levels.room(value).astype(part.dtype)
         if run(first, pairs.gpu, pairs.expert, pairs.start, pairs.pair, part, load, target, inside):
-            return WholeOptimum(value, part, gpus, by_tokens, flows)
-        found = np.flatnonzero(inside).tolist()
-        within = np.add.reduceat(inside[pairs.gpu], first[:-1]) == np.diff(first)
-        tokens = sum(weight[within].tolist()) // unit
-        value = least_level(value, [fixed[gpu] for gpu in found], [speeds[gpu] for gpu in found], tokens)
-        gpus, by_tokens = tuple(found), True
+            return WholeOptimum(value, part, gpus, value > near.value, flows)
+        gpus = tuple(np.flatnonzero(inside).tolist())
+        value = levels.least(value, gpus)
 
 
-def _room(value: Fraction, fixed: list[Fraction], speeds: list[Fraction], base: NDArray[Any] | None) -> Any:
-    """Tokens that each GPU can take at a cost."""
-    if base is not None:
-        return int(value * speeds[0] // 1) - base
-    return [int((value * pace - more) // 1) for more, pace in zip(fixed, speeds, strict=True)]
+class _Levels:
+    """How many tokens fit at a cost, and at which cost a number of them fits."""
+
+    def __init__(self, base: NDArray[Any], weight: NDArray[Any], first: Ints, gpu: Ints, unit: int, task: Task) -> None:
+        self.base, self.weight, self.first, self.gpu, self.unit, self.task = base, weight, first, gpu, unit, task
+        speeds = task.speed.tolist()
+        self.pace: Fraction | None = speeds[0] * task.pace if unit == 1 and min(speeds) == max(speeds) else None
+        if self.pace is None:
+            self.fixed = [Fraction(int(one), unit) for one in base.tolist()]
+            self.speeds = [int(one) * task.pace for one in speeds]
+
+    def room(self, value: Fraction) -> NDArray[Any]:
+        """(G,) tokens that each GPU can take."""
+        if self.pace is not None:
+            return int(value * self.pace // 1) - self.base
+        room = [int((value * pace - more) // 1) for more, pace in zip(self.fixed, self.speeds, strict=True)]
+        return np.array(room, dtype=self.base.dtype)
+
+    def least(self, value: Fraction, gpus: Sequence[int]) -> Fraction:
+        """The least cost from `value` on at which these GPUs have room for what they must do."""
+        inside = np.zeros(len(self.base), dtype=np.bool_)
+        inside[list(gpus)] = True
+        tokens = 0
+        if len(self.weight):
+            within = np.logical_and.reduceat(inside[self.gpu], self.first[:-1])
+            tokens = sum(self.weight[within].tolist()) // self.unit
+        if self.pace is None:
+            return least_level(value, [self.fixed[g] for g in gpus], [self.speeds[g] for g in gpus], tokens)
+        level = -(-(sum(self.base[inside].tolist()) + tokens) // len(gpus))
+        return Fraction(max(level, -int(-value * self.pace // 1))) / self.pace
 
 
 def _rounded(part: NDArray[Any], of: int, weight: list[int], first: NDArray[np.int64]) -> NDArray[Any]:

@@ -71,13 +71,14 @@ def plan_of(instance: RoutingInstance, shares: Sequence[NDArray[np.float64]]) ->
 
 def whole_parts(hosting: Hosting, task: Task, part: NDArray[Any]) -> list[int]:
     """(Q,) whole tokens, from the (P,) that each pair of a shared expert has beyond its floor."""
-    tokens = [int(amount * task.unit) for amount in task.amount[hosting.expert].tolist()]  # of experts on one GPU
-    floor = int(task.floor * task.unit)
+    unit = int(1 / task.unit)
+    tokens = [int(amount) // unit for amount in task.amount[hosting.expert].tolist()]  # right for experts on one GPU
+    floor = task.floor // unit
     for place, beyond in zip(hosting.on_shared.tolist(), part.tolist(), strict=True):
         tokens[place] = floor * int(hosting.copies[place]) + beyond
     for expert in hosting.shared.tolist():
         low, high = int(hosting.first[expert]), int(hosting.first[expert + 1])
-        left = int(task.amount[expert] * task.unit)
+        left = int(task.amount[expert]) // unit
         if task.weight[expert] > 0 or not floor:
             continue
         for place in range(low, high):  # all of it under the floors, which are paid for anyway

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from moeopt.errors import PlanError
 from moeopt.routing.bounds import cut_value
 from moeopt.routing.instance import RoutingInstance, exact
-from moeopt.routing.layer import whole_numbers
+from moeopt.routing.layer import Hosting, whole_numbers
 from moeopt.routing.plan import Routing, Share
 
 SLACK = 1e-9
@@ -68,41 +71,63 @@ def ideal(instance: RoutingInstance, row: int) -> Fraction:
 def _layer(
     instance: RoutingInstance, row: int, shares: tuple[Share, ...], in_tokens: bool
 ) -> tuple[Fraction, tuple[float, ...]]:
-    """The busiest GPU of a layer, and the cost of each."""
-    hosting, floor = instance.hostings[row], instance.floor
-    loads = instance.loads[row].tolist()
+    """The busiest GPU of a layer, and the cost of each: all sums in whole numbers of one unit."""
+    hosting, per_expert = instance.hostings[row], instance.floor_rule == "per_expert"
+    loads, base, floor, unit = _units(instance, row)
+    amounts = np.maximum(loads, floor) if per_expert else loads
+    floor = 0 if per_expert else floor
+    alone = np.flatnonzero(hosting.hosts[hosting.expert] == 1)
+    settled = np.array(base, dtype=loads.dtype)
+    cost = np.maximum(amounts[hosting.expert[alone]], floor * hosting.copies[alone].astype(loads.dtype))
+    np.add.at(settled, hosting.gpu[alone], cost)
+    parts, token = _shared_parts(hosting, shares), int(1 / unit)
     fine = 1  # parts are whole multiples of 1 / fine
     ratios: dict[tuple[int, int], tuple[int, int]] = {}
-    for expert, gpu, part in shares:
-        ratios[expert, gpu] = pair = (int(part), 1) if in_tokens else float(part).as_integer_ratio()
-        fine = max(fine, pair[1])  # powers of two
-    values = [*(exact(load) for load in loads), *(exact(more) for more in instance.base[row]), floor]
-    scaled, unit = whole_numbers(values)
-    floor_units = scaled[-1] * fine
-    totals: list[Any] = [more * fine for more in scaled[len(loads) : -1]]
-    per_expert = instance.floor_rule == "per_expert"
-    for expert in range(len(loads)):
+    for pair, part in parts.items():
+        ratios[pair] = ratio = (int(part), 1) if in_tokens else float(part).as_integer_ratio()
+        fine = max(fine, ratio[1])  # powers of two
+    totals: list[Any] = [int(one) * fine for one in settled.tolist()]
+    for expert in hosting.shared.tolist():
         low, high = int(hosting.first[expert]), int(hosting.first[expert + 1])
-        amount = max(scaled[expert], scaled[-1]) if per_expert else scaled[expert]
-        rest = int(loads[expert]) if in_tokens else fine
+        amount, rest = int(amounts[expert]), int(instance.loads[row, expert]) if in_tokens else fine
         hosts = hosting.gpu[low:high].tolist()
-        last = max((gpu for gpu in hosts if (expert, gpu) in ratios), default=hosts[-1] if hosts else 0)
+        last = max((gpu for gpu in hosts if (expert, gpu) in ratios), default=hosts[-1])
         for place, gpu in enumerate(hosts):
-            if gpu == last:
-                part = rest
-            else:
-                top, bottom = ratios.get((expert, gpu), (0, 1))
-                part = top * (fine // bottom)
+            top, bottom = ratios.get((expert, gpu), (0, 1))
+            part = rest if gpu == last else top * (fine // bottom)
             rest -= part
-            cost: Any = amount * part
-            if in_tokens:
-                cost = Fraction(cost, int(loads[expert]) or 1)
-            if floor_units and not per_expert:
-                cost = max(cost, floor_units * int(hosting.copies[low + place]))
-            totals[gpu] += cost
-    speeds = [exact(pace) for pace in instance.speed]
-    costs = [Fraction(total, fine) * unit / pace for total, pace in zip(totals, speeds, strict=True)]
+            more: Any = amount * part
+            if in_tokens:  # tokens of one expert weigh alike
+                more = Fraction(more, int(instance.loads[row, expert]) or 1) if per_expert else part * token
+            totals[gpu] += max(more, floor * int(hosting.copies[low + place]) * fine)
+    paces = instance.exact_speed
+    if len(set(instance.speed)) == 1:  # one division is enough
+        busiest = Fraction(max(totals)) * unit / (fine * paces[0])
+        size = float(unit / paces[0])
+        return busiest, tuple(float(total / fine) * size for total in totals)
+    costs = [Fraction(total) * unit / (fine * pace) for total, pace in zip(totals, paces, strict=True)]
     return max(costs), tuple(float(cost) for cost in costs)
+
+
+def _units(instance: RoutingInstance, row: int) -> tuple[NDArray[Any], list[int], int, Fraction]:
+    """Loads, base and floor of a layer in whole numbers, and what their unit is worth in tokens."""
+    loads, base, floor = instance.loads[row], instance.exact_base[row], instance.floor
+    if loads.dtype.kind == "i" and floor.denominator == 1 and all(more.denominator == 1 for more in base):
+        found, unit = [*(int(more) for more in base), int(floor)], Fraction(1)
+        kept: list[int] = loads.tolist()
+    else:
+        values = [*(exact(load) for load in loads.tolist()), *base, floor]
+        scaled, unit = whole_numbers(values)
+        kept, found = scaled[: len(loads)], scaled[len(loads) :]
+    slots = len(instance.gpu_of_slot) + 1
+    fits = sum(kept) + sum(found) + found[-1] * slots < 2**62
+    return np.array(kept, dtype=np.int64 if fits else object), found[:-1], found[-1], unit
+
+
+def _shared_parts(hosting: Hosting, shares: tuple[Share, ...]) -> dict[tuple[int, int], float]:
+    """The parts of experts that lie on several GPUs."""
+    several = set(hosting.shared.tolist())
+    return {(expert, gpu): part for expert, gpu, part in shares if expert in several}
 
 
 def faults(instance: RoutingInstance, plan: Routing) -> list[str]:
@@ -118,7 +143,10 @@ def faults(instance: RoutingInstance, plan: Routing) -> list[str]:
 
 
 def _layer_faults(instance: RoutingInstance, row: int, plan: Routing) -> list[str]:
-    hosting, loads = instance.hostings[row], instance.loads[row].tolist()
+    hosting = instance.hostings[row]
+    if _plainly_right(instance, row, plan):
+        return []
+    loads = instance.loads[row].tolist()
     known = set(zip(hosting.expert.tolist(), hosting.gpu.tolist(), strict=True))
     found: list[str] = []
     seen: set[tuple[int, int]] = set()
@@ -147,6 +175,29 @@ def _layer_faults(instance: RoutingInstance, row: int, plan: Routing) -> list[st
         elif abs(math.fsum(sums[expert]) - 1.0) > SLACK:
             found.append(f"expert {expert}: shares sum to {math.fsum(sums[expert])!r}, not 1")
     return found
+
+
+def _plainly_right(instance: RoutingInstance, row: int, plan: Routing) -> bool:
+    """Whether every pair is listed once, in order, with parts that sum up: nothing to look for one by one."""
+    hosting, shares = instance.hostings[row], plan.shares[row]
+    if len(shares) != len(hosting.expert) or not len(shares):
+        return False
+    experts, gpus, given = zip(*shares, strict=True)
+    if not (np.array_equal(experts, hosting.expert) and np.array_equal(gpus, hosting.gpu)):
+        return False
+    parts = np.array(given)
+    if parts.dtype.kind not in "if" or not (np.isfinite(parts) & (parts >= 0)).all():
+        return False
+    if (instance.loads[row][hosting.hosts == 0] > 0).any():
+        return False
+    if plan.in_tokens:
+        if parts.dtype.kind != "i" or parts.max(initial=0) > 2**62 // len(parts):
+            return False
+        sums = np.bincount(hosting.expert, minlength=instance.num_experts) * 0
+        np.add.at(sums, hosting.expert, parts)
+        return bool((sums == instance.loads[row])[hosting.hosts > 0].all())
+    shared = np.bincount(hosting.expert, weights=parts, minlength=instance.num_experts)
+    return bool((np.abs(shared - 1.0)[hosting.hosts > 0] <= SLACK / 2).all())
 
 
 def recheck(instance: RoutingInstance, certificate: Mapping[str, Any]) -> list[str]:
