@@ -112,7 +112,14 @@ def least_level(start: Fraction, fixed: list[Fraction], speeds: list[Fraction], 
         heapq.heappush(steps, (level + 1 / speeds[g], g))
 
 
+def carriers(instance: RoutingInstance, row: int) -> tuple[int, ...]:
+    """GPUs that have anything to do with a layer: a replica or a base load; all of them where none has."""
+    filled, base = instance.hostings[row].filled.tolist(), instance.base[row]
+    found = tuple(gpu for gpu in range(instance.num_gpus) if filled[gpu] or base[gpu])
+    return found or tuple(range(instance.num_gpus))
+
+
 def mean(instance: RoutingInstance, row: int) -> Cut:
-    """The set of all GPUs: the bound that needs no search."""
-    everyone = tuple(range(instance.num_gpus))
+    """The set of all GPUs that carry anything: perfect balance, the bound that needs no search."""
+    everyone = carriers(instance, row)
     return Cut(everyone, cut_value(instance, row, everyone))

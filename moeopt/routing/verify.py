@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import PlanError
-from moeopt.routing.bounds import cut_value
+from moeopt.routing.bounds import cut_value, mean
 from moeopt.routing.instance import RoutingInstance, exact
 from moeopt.routing.layer import Hosting, whole_numbers
 from moeopt.routing.plan import Routing, Share
@@ -64,8 +64,8 @@ def evaluate(instance: RoutingInstance, plan: Routing) -> Evaluation:
 
 
 def ideal(instance: RoutingInstance, row: int) -> Fraction:
-    """Cost of every GPU in perfect balance."""
-    return cut_value(instance, row, range(instance.num_gpus))
+    """Cost of every GPU that carries anything, in perfect balance."""
+    return mean(instance, row).value
 
 
 def _layer(

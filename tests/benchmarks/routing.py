@@ -104,7 +104,8 @@ def measure(experts: int, slots: int, gpus: int, layers: int) -> str:
     return (
         f"{experts}/{slots}/{gpus}: newton {fractional:.3f} ms a layer (at most {cuts} cuts), whole tokens "
         f"{integer:.3f} more ({flows} flows); solve, referee and all: {solved:.3f} and {in_tokens:.3f}; "
-        f"HiGHS {programme:.2f} ({programme / fractional:.0f}x), networkx, one flow {flow:.1f} ({flow / fractional:.0f}x); "
+        f"HiGHS {programme:.2f} ({programme / fractional:.0f}x), "
+        f"networkx, one flow {flow:.1f} ({flow / fractional:.0f}x); "
         f"off the programme by {off:.1e}; even split {even / best - 1:.1%} above"
     )
 
