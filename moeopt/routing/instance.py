@@ -106,15 +106,15 @@ class RoutingInstance:
             "whole": checks.flag("whole", whole, check),
             "name": str(name).encode("utf-8", "backslashreplace").decode(),  # file names may not be text
         }
-        if table is None:
-            check.raise_if_any()
-            raise AssertionError
-        num_layers, num_experts = table.shape
+        num_layers, num_experts = _shape(loads) if table is None else table.shape
         held = checks.slot_expert(slot_expert, num_layers, num_experts, check)
         if held is not None:
             fields["gpu_of_slot"] = checks.gpu_of_slot(gpu_of_slot, held.shape[1], count, check)
         fields["base"] = checks.base(base, num_layers, count, check)
         fields["layers"] = checks.layers(layers, num_layers, check)
+        if table is None:
+            check.raise_if_any()
+            raise AssertionError
         fields["sources"] = checks.sources(sources, table, count, check)
         if fields["whole"]:
             _whole_tokens(table, fields, check)
@@ -246,6 +246,12 @@ def exact(value: float) -> Fraction:
     if isinstance(value, int) or value.is_integer():
         return Fraction(int(value))
     return Fraction(repr(value))
+
+
+def _shape(loads: Any) -> tuple[int, int]:
+    """How large broken loads were to be, so that what belongs to them can be checked too."""
+    rows = loads if checks.listed(loads) and len(loads) and checks.listed(loads[0]) else [loads]
+    return len(rows), max((len(row) for row in rows if checks.listed(row)), default=1)
 
 
 def _whole_tokens(loads: Loads, fields: dict[str, Any], check: Violations) -> None:

@@ -79,7 +79,9 @@ def whole(instance: RoutingInstance, row: int = 0) -> tuple[Fraction, Fraction]:
                     source = Fraction(loads[expert] * count[instance.node.index(node)], instance.num_gpus)
                 else:
                     amounts = instance.sources[row, expert].tolist()
-                    source = sum((number(a) for a, n in zip(amounts, instance.node, strict=True) if n == node), Fraction(0))
+                    source = sum(
+                        (number(a) for a, n in zip(amounts, instance.node, strict=True) if n == node), Fraction(0)
+                    )
                 stayed += min(Fraction(tokens), Fraction(source // 1))
         value = max(cost / number(pace) for cost, pace in zip(costs, instance.speed, strict=True))
         if best is None or (value, -stayed) < (best[0], -best[1]):
