@@ -44,7 +44,10 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("module", ["moeopt", "moeopt.placement", "moeopt.registry", "moeopt.workload", "moeopt.llm"])
+MODULES = ["moeopt", "moeopt.placement", "moeopt.routing", "moeopt.registry", "moeopt.workload", "moeopt.llm"]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_importing_prints_loads_and_configures_nothing(module: str) -> None:
     done = run(f"HEAVY = {HEAVY!r}\n{PROBE.replace('MODULE', module)}")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

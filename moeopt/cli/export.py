@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,9 +34,12 @@ def export(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> int:
-    """Write the exact model of one layer, in the names of models/placement.md, as an LP or MPS file."""
-    from moeopt.backends import write_lp, write_mps
+    """Write the exact model of one layer, in the names of models/placement.md, as an LP or MPS file.
+
+    Of a routing instance the programme of one layer, in the names of models/routing.md.
+    """
     from moeopt.cli.inputs import read_instance
+    from moeopt.cli.route_files import INSTANCE_SAID, document_of, export_problem, refuse_options
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.placement.exact import build
 
@@ -51,6 +54,10 @@ def export(
         fix = f"Leave out --format, or name the file .{form}"
         raise InstanceError([Violation("--format", "", form, f"contradicts the ending of {output}", fix)])
     form = form or ending
+    own = document_of(input)
+    if own is not None and own[0] == INSTANCE_SAID:
+        refuse_options(input, INSTANCE_SAID, shape.given())
+        return _write(export_problem(input, own[1], layer), form, output, force, say)
     instance = read_instance(input, shape, say)
     if layer is None and instance.num_layers > 1:
         rule = f"is needed, {input} has {instance.num_layers:,} layers and a model is of one"
@@ -61,6 +68,13 @@ def export(
         raise InstanceError([Violation("--layer", "", str(wanted), f"is not a layer of {input}", known)])
     model = build(instance, layer=instance.layers.index(wanted)).to_pulp()
     problem = model[0] if isinstance(model, tuple) else model
+    return _write(problem, form, output, force, say)
+
+
+def _write(problem: Any, form: str, output: str | None, force: bool, say: Say) -> int:
+    """The programme as a file, or on standard output."""
+    from moeopt.backends import write_lp, write_mps
+
     text = (write_lp if form == "lp" else write_mps)(problem, output, force=force)
     if output is None:
         say.line(text.rstrip("\n"))

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.options import OF_FINDINGS, Json, Shape
+from moeopt.cli.route_files import INSTANCE_SAID, RESULT_SAID, document_of
+from moeopt.cli.route_files import facts as routing_facts
+from moeopt.cli.route_files import show as show_routing
 from moeopt.cli.say import Common, Say, count, few, ranges
 from moeopt.cli.verb import DONE, verb
 from moeopt.errors import InstanceError, Violation, Violations
@@ -64,10 +67,11 @@ def inspect(
     check_names(shape.accept, shape.drop)
     files = sources(files, say)
     experts = experts_of(shape)
-    read = [(path, *(_map(path) or read_any(path, shape.layers, experts))) for path in files]
+    read = [(path, *(document_of(path) or _map(path) or read_any(path, shape.layers, experts))) for path in files]
     loads = [(path, content) for path, what, content in read if what == "loads"]
     if shape.given() and not loads:
-        is_one = {"plan": "a plan", "map": "a map of an engine"}.get(read[0][1], "an instance document")
+        known = {"plan": "a plan", "map": "a map of an engine", RESULT_SAID: "a routing"}
+        is_one = known.get(read[0][1], "an instance document")
         rule = f"is {is_one}, and options are for loads"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads"
         raise InstanceError([Violation("input", "", files[0], rule, fix)])
@@ -80,6 +84,8 @@ def inspect(
             facts |= _plan_facts(path, content)
         elif what == "map":
             facts |= _map_facts(path, content)
+        elif what in (INSTANCE_SAID, RESULT_SAID):
+            facts |= routing_facts(path, what, content)
         elif what == "instance":
             facts |= _load_facts(content) | _reach(content)
         else:
@@ -281,6 +287,9 @@ def _plan_facts(path: str, content: Any) -> dict[str, Any]:
 def _show(facts: dict[str, Any], say: Say) -> None:
     from moeopt.cli.tables import percent, tokens
 
+    if facts["what"] in (INSTANCE_SAID, RESULT_SAID):
+        show_routing(facts, say)
+        return
     lines = [f"{facts['file']}: {facts['what']}"]
     if facts["what"] == "plan":
         if "layers" in facts:
