@@ -68,7 +68,7 @@ class Proof(BaseModel):
     layer: int
     kind: Literal["cut", "whole-cut"]
     gpus: list[int]
-    value: str
+    value: str = Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$")
 
 
 class Proofs(BaseModel):
