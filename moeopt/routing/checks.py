@@ -53,6 +53,7 @@ def flag(field: str, value: object, check: Violations) -> bool:
     """True or false."""
     if not isinstance(value, bool | np.bool_):
         check.add(field, value, rule="must be true or false", fix="Use true or false")
+        return False
     return bool(value)
 
 

@@ -63,4 +63,4 @@ def settled(hosting: Hosting, task: Task) -> NDArray[Any]:
 
 def compiled_in_time(deadline: Deadline) -> bool:
     """Whether the compiled kernels can be had before the time is up."""
-    return splitting.newton.in_time(deadline)
+    return all(kernel.in_time(deadline) for kernel in (splitting.newton, splitting.balance, splitting.fill))

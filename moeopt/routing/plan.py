@@ -67,4 +67,7 @@ def _triple(item: Any, in_tokens: bool) -> Share:
     for what, value in (("expert", expert), ("GPU", gpu), *([("tokens", part)] if in_tokens else [])):
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise PlanError([f"{what} {value!r} in {list(item)} is not a whole number"])
-    return int(expert), int(gpu), int(part) if in_tokens else float(part)
+    try:
+        return int(expert), int(gpu), int(part) if in_tokens else float(part)
+    except OverflowError as error:
+        raise PlanError([f"the share of expert {expert} on GPU {gpu} is beyond the range of a double"]) from error

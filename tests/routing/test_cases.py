@@ -174,6 +174,28 @@ def test_a_whole_instance_takes_whole_tokens_only() -> None:
         routing.evaluate(instance, {"shares": [[[0, 0, 4.5]]], "unit": "tokens"})
 
 
+JUNK: list[Any] = [None, True, -1, 1e308, float("nan"), float("inf"), "x", [], [[]], [[[1]]], {}, 10**30, [1, "a"]]
+JUNK += [[[None]], np.zeros((0, 2)), np.array(3), np.array([["a"]]), b"x", 2.5, [[1, 2], [3]], [True, False]]
+
+
+@pytest.mark.parametrize("field", [key for key in RoutingInstance.__init__.__annotations__ if key != "return"])
+def test_junk_in_any_field_is_an_instance_or_a_refusal(field: str) -> None:
+    plain: dict[str, Any] = {"loads": [[9, 4, 2]], "slot_expert": [[0, 1, 0, 2]], "gpus": 2}
+    for junk in JUNK:
+        try:
+            RoutingInstance(**(plain | {field: junk}))
+        except InstanceError as error:
+            assert str(error)
+
+
+def test_junk_for_a_plan_is_a_plan_error() -> None:
+    instance = RoutingInstance([[9, 4, 2]], [[0, 1, 0, 2]], gpus=2)
+    extra = [{"shares": 3}, {"shares": [], "unit": "x"}, [[(0, 0, 10**400)]], [[(10**30, 0, 1.0)]], [[(0, 0, "a")]]]
+    for junk in [*JUNK, *extra]:
+        with pytest.raises(PlanError):
+            routing.evaluate(instance, junk)
+
+
 def test_documents_name_what_is_wrong_in_them() -> None:
     document = RoutingInstance([[9, 4, 2]], [[0, 1, 0, 2]], gpus=2).to_dict()
     for wrong, words in (
