@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.routing.bounds import mean
 from moeopt.routing.instance import RoutingInstance
 
 
@@ -44,10 +45,9 @@ def build(instance: RoutingInstance, *, layer: int = 0, scaled: bool = False) ->
     ['C', 'x_0_0', 'x_0_1', 'x_1_0', 'x_2_1']
     """
     from moeopt.backends import modelling
-    from moeopt.routing.verify import ideal
 
     hosting = instance.hostings[layer]
-    scale = (float(ideal(instance, layer)) or 1.0) if scaled else 1.0
+    scale = (float(mean(instance, layer).value) or 1.0) if scaled else 1.0
     loads = [float(load) / scale for load in instance.loads[layer].tolist()]
     floor = float(instance.floor) / scale
     if instance.floor_rule == "per_expert":

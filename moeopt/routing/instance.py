@@ -201,7 +201,10 @@ class RoutingInstance:
         """Digest of the canonical document without the name."""
         document = self.to_dict()
         del document["name"]
-        return sha256(document)
+        rows = {"slot_expert": document.pop("slot_expert")}
+        if self.loads.dtype.kind == "i":
+            rows["loads"] = document.pop("loads")
+        return sha256(document, **rows)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RoutingInstance) and self.to_dict() == other.to_dict()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import PlanError
-from moeopt.routing.bounds import cut_value, mean
+from moeopt.routing.bounds import carriers, cut_value
 from moeopt.routing.instance import RoutingInstance, exact
 from moeopt.routing.layer import Hosting, whole_numbers
 from moeopt.routing.plan import Routing, Share
@@ -59,19 +59,13 @@ def evaluate(instance: RoutingInstance, plan: Routing) -> Evaluation:
     if found:
         raise PlanError(found)
     judged = [_layer(instance, row, plan.shares[row], plan.in_tokens) for row in range(instance.num_layers)]
-    tops, costs = zip(*judged, strict=True)
-    return Evaluation(tops, tuple(ideal(instance, row) for row in range(instance.num_layers)), costs)
-
-
-def ideal(instance: RoutingInstance, row: int) -> Fraction:
-    """Cost of every GPU that carries anything, in perfect balance."""
-    return mean(instance, row).value
+    return Evaluation(*zip(*judged, strict=True))
 
 
 def _layer(
     instance: RoutingInstance, row: int, shares: tuple[Share, ...], in_tokens: bool
-) -> tuple[Fraction, tuple[float, ...]]:
-    """The busiest GPU of a layer, and the cost of each: all sums in whole numbers of one unit."""
+) -> tuple[Fraction, Fraction, tuple[float, ...]]:
+    """The busiest GPU of a layer, perfect balance, and the cost of each: all sums in whole numbers of one unit."""
     hosting, per_expert = instance.hostings[row], instance.floor_rule == "per_expert"
     loads, base, floor, unit = _units(instance, row)
     amounts = np.maximum(loads, floor) if per_expert else loads
@@ -80,6 +74,9 @@ def _layer(
     settled = np.array(base, dtype=loads.dtype)
     cost = np.maximum(amounts[hosting.expert[alone]], floor * hosting.copies[alone].astype(loads.dtype))
     np.add.at(settled, hosting.gpu[alone], cost)
+    held = hosting.hosts > 0
+    least = np.maximum(amounts[held], floor * hosting.replicas[held].astype(loads.dtype))  # whatever the split
+    carried = Fraction(sum(least.tolist()) + sum(base)) * unit
     parts, token = _shared_parts(hosting, shares), int(1 / unit)
     fine = 1  # parts are whole multiples of 1 / fine
     ratios: dict[tuple[int, int], tuple[int, int]] = {}
@@ -101,18 +98,20 @@ def _layer(
                 more = Fraction(more, int(instance.loads[row, expert]) or 1) if per_expert else part * token
             totals[gpu] += max(more, floor * int(hosting.copies[low + place]) * fine)
     paces = instance.exact_speed
+    those = carriers(instance, row)
     if len(set(instance.speed)) == 1:  # one division is enough
         busiest = Fraction(max(totals)) * unit / (fine * paces[0])
         size = float(unit / paces[0])
-        return busiest, tuple(float(total / fine) * size for total in totals)
+        return busiest, carried / (len(those) * paces[0]), tuple(float(total / fine) * size for total in totals)
     costs = [Fraction(total) * unit / (fine * pace) for total, pace in zip(totals, paces, strict=True)]
-    return max(costs), tuple(float(cost) for cost in costs)
+    return max(costs), carried / sum(paces[gpu] for gpu in those), tuple(float(cost) for cost in costs)
 
 
 def _units(instance: RoutingInstance, row: int) -> tuple[NDArray[Any], list[int], int, Fraction]:
     """Loads, base and floor of a layer in whole numbers, and what their unit is worth in tokens."""
     loads, base, floor = instance.loads[row], instance.exact_base[row], instance.floor
-    if loads.dtype.kind == "i" and floor.denominator == 1 and all(more.denominator == 1 for more in base):
+    plain = loads.dtype.kind == "i" and floor.denominator == 1
+    if plain and all(more.is_integer() for more in set(instance.base[row])):
         found, unit = [*(int(more) for more in base), int(floor)], Fraction(1)
         kept: list[int] = loads.tolist()
     else:
