@@ -44,9 +44,13 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
-    "module", ["moeopt", "moeopt.placement", "moeopt.microbatch", "moeopt.registry", "moeopt.workload", "moeopt.llm"]
-)
+MODULES = [
+    "moeopt",
+    *(f"moeopt.{room}" for room in ("placement", "routing", "microbatch", "registry", "workload", "llm")),
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_importing_prints_loads_and_configures_nothing(module: str) -> None:
     done = run(f"HEAVY = {HEAVY!r}\n{PROBE.replace('MODULE', module)}")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -36,10 +36,12 @@ def export(
 ) -> int:
     """Write the exact model of one layer, in the names of models/placement.md, as an LP or MPS file.
 
-    Of a micro-batch instance the programme over its candidates, in the names of models/microbatch.md.
+    Of a micro-batch instance the programme over its candidates, in the names of models/microbatch.md; of a routing
+    instance that of one layer, in those of models/routing.md.
     """
     from moeopt.cli.inputs import read_instance
     from moeopt.cli.microbatch_files import read_instance as read_microbatch
+    from moeopt.cli.route_files import INSTANCE_SAID, document_of, export_problem, refuse_options
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.placement.exact import build
 
@@ -54,6 +56,10 @@ def export(
         fix = f"Leave out --format, or name the file .{form}"
         raise InstanceError([Violation("--format", "", form, f"contradicts the ending of {output}", fix)])
     form = form or ending
+    own = document_of(input)
+    if own is not None and own[0] == INSTANCE_SAID:
+        refuse_options(input, INSTANCE_SAID, shape.given())
+        return _write(export_problem(input, own[1], layer), form, output, force, say)
     steps = read_microbatch(input, [*shape.given(), *(["--layer"] if layer is not None else [])], "export")
     if steps is not None:
         from moeopt.microbatch import exact

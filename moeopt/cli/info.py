@@ -61,12 +61,16 @@ def _schema() -> dict[str, Any]:
     from moeopt.microbatch.document import InstanceDocument as MicrobatchDocument
     from moeopt.placement.document import InstanceDocument
     from moeopt.placement.load_plan import ResultDocument
+    from moeopt.routing.document import InstanceDocument as RoutingInstance
+    from moeopt.routing.result_document import ResultDocument as RoutingResult
 
     return {
         "moeopt/placement-instance/1": InstanceDocument.model_json_schema(),
         "moeopt/placement-result/1": ResultDocument.model_json_schema(),
         "moeopt/expert-map/1": MapDocument.model_json_schema(),
         "moeopt/microbatch-instance/1": MicrobatchDocument.model_json_schema(),
+        "moeopt/routing-instance/1": RoutingInstance.model_json_schema(),
+        "moeopt/routing-result/1": RoutingResult.model_json_schema(),
     }
 
 

@@ -12,6 +12,10 @@ from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID, read_file
 from moeopt.cli.microbatch_files import facts as microbatch_facts
 from moeopt.cli.options import OF_FINDINGS, Json, Shape
 from moeopt.cli.piped import file_of
+from moeopt.cli.route_files import INSTANCE_SAID as ROUTING_SAID
+from moeopt.cli.route_files import RESULT_SAID as ROUTED_SAID
+from moeopt.cli.route_files import document_of
+from moeopt.cli.route_files import facts as routing_facts
 from moeopt.cli.say import Common, Say
 from moeopt.cli.verb import DONE, verb
 from moeopt.errors import InstanceError, Violation, Violations
@@ -54,7 +58,7 @@ def inspect(
     running plan with --current, else experts in order.
     """
     from moeopt.cli.accepting import check_names
-    from moeopt.cli.inputs import experts_of, read_any, sources
+    from moeopt.cli.inputs import experts_of, sources
     from moeopt.cli.windows import refuse_window_options
 
     if shape.accept:
@@ -63,12 +67,11 @@ def inspect(
     check_names(shape.accept, shape.drop)
     files = sources(files, say)
     experts = experts_of(shape)
-    read = [(path, *(read_file(path) or _map(path) or read_any(path, shape.layers, experts))) for path in files]
+    read = [(path, *_told(path, shape, experts)) for path in files]
     loads = [(path, content) for path, what, content in read if what == "loads"]
     if shape.given() and not loads:
-        is_one = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine"}.get(
-            read[0][1], "an instance document"
-        )
+        known = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine", ROUTED_SAID: "a routing"}
+        is_one = known.get(read[0][1], "an instance document")
         rule = f"is {is_one}, and options are for loads"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads"
         raise InstanceError([Violation("input", "", files[0], rule, fix)])
@@ -83,6 +86,8 @@ def inspect(
             facts |= _map_facts(*content)
         elif what in (INSTANCE_SAID, PLAN_SAID):
             facts |= microbatch_facts(path, what, content)
+        elif what in (ROUTING_SAID, ROUTED_SAID):
+            facts |= routing_facts(path, what, content)
         elif what == "instance":
             facts |= _load_facts(content) | _reach(content)
         else:
@@ -98,6 +103,13 @@ def inspect(
     if json.json:
         say.document({"files": found} if together is None else {"files": found, "together": together})
     return DONE
+
+
+def _told(path: str, shape: Shape, experts: int | None) -> tuple[str, Any]:
+    """What a file is, and its content: asked of the rooms that know files of their own, then of all others."""
+    from moeopt.cli.inputs import read_any
+
+    return read_file(path) or document_of(path) or _map(path) or read_any(path, shape.layers, experts)
 
 
 def _map(path: str) -> tuple[str, Any] | None:

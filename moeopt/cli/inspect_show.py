@@ -6,6 +6,9 @@ from typing import Any
 
 from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID
 from moeopt.cli.microbatch_files import show as show_microbatch
+from moeopt.cli.route_files import INSTANCE_SAID as ROUTING_SAID
+from moeopt.cli.route_files import RESULT_SAID as ROUTED_SAID
+from moeopt.cli.route_files import show as show_routing
 from moeopt.cli.say import Say, count, few, ranges
 
 FEW_LAYERS = 8
@@ -20,6 +23,9 @@ def show(facts: dict[str, Any], say: Say) -> None:
 
     if facts["what"] in (INSTANCE_SAID, PLAN_SAID):
         show_microbatch(facts, say)
+        return
+    if facts["what"] in (ROUTING_SAID, ROUTED_SAID):
+        show_routing(facts, say)
         return
     lines = [f"{facts['file']}: {facts['what']}"]
     if facts["what"] == "plan":

@@ -64,13 +64,21 @@ def verify(
     Without loads the structure is checked: lengths, ids, every expert present, doubles, groups, and that the numbers
     in the document agree with each other. With an LLM (--hf-config or --llm) its layers, their numbers, experts and
     top-k must be those of the plan. The map of an engine has no numbers: its ids, cover, doubles and layers are
-    checked, and with loads its imbalance is computed. A micro-batch plan has its instance within.
+    checked, and with loads its imbalance is computed. A micro-batch plan has its instance within; a routing is checked
+    against the loads that it splits.
     """
     from moeopt.cli.microbatch_files import is_plan
+    from moeopt.cli.route_files import RESULT_SAID, document_of, refuse_options, verify_routing
     from moeopt.documents import read_bytes, read_json
     from moeopt.placement.load_plan import claimed_layers, document_faults, read_result, unchecked
 
     wanted = {"experts": experts, "slots": slots, "gpus": gpus, "nodes": nodes}
+    own = document_of(plan)
+    if own is not None and own[0] == RESULT_SAID:
+        said = [f"--{name}" for name, number in wanted.items() if number is not None]
+        said += [*options.given(), *(["--drop"] if drop else []), *(["--failures"] if failures else [])]
+        refuse_options(plan, RESULT_SAID, said)
+        return verify_routing(plan, own[1], loads or [], json.json, say)
     with file_of(plan) as file:
         map_found = map_of(file)
         content = None if map_found is not None else read_json(read_bytes(file), plan)

@@ -6,7 +6,7 @@ import importlib
 
 import numpy as np
 
-from moeopt.kernels import dispatch, enumerate, moving, packing, pricing, settle, windows
+from moeopt.kernels import dispatch, enumerate, moving, packing, pricing, settle, splitting, windows
 from moeopt.kernels._jit import KERNELS, has_numba
 from moeopt.kernels.largest import largest
 
@@ -26,6 +26,7 @@ def warmup(*, plain: bool = False) -> list[str]:
         load_windows()
         load_moving()
         load_dispatch()
+        load_splitting()
         held = np.zeros(4, dtype=np.int64)
         left = np.array([100], dtype=np.int64)
         enumerate.any_below(np.array([3, 2, 1], dtype=np.int64), 0, 2, 2, 2, 6, True, held, left)
@@ -179,3 +180,16 @@ def load_dispatch() -> None:
     held = ints(4) % 3
     memory, rng = dispatch.remember(2.5, 0.0), np.array([7], dtype=np.int64)
     dispatch.improve(layer, held, held.copy(), 0.0, 3.0, 2, 1e3, memory, rng)
+
+
+def load_splitting() -> None:
+    """The same for the split of tokens over replicas: one expert on two GPUs."""
+    ints = np.zeros(2, dtype=np.int64)
+    weight, base, speed = np.array([3]), ints.copy(), np.ones(2, dtype=np.int64)
+    rough = (weight.astype(np.float64), base.astype(np.float64), np.ones(2))
+    first, gpu, start = np.array([0, 2]), np.arange(2), np.arange(3)
+    part, out, inside = ints.copy(), np.zeros(4, dtype=np.int64), np.zeros(2, dtype=np.bool_)
+    near = np.zeros(2)
+    splitting.newton(weight, base, speed, *rough, first, gpu, ints, start, gpu, near, part, inside, out)
+    splitting.fill(rough[0], first, gpu, rough[1], rough[2], near, rough[1], 1)
+    splitting.balance(first, gpu, ints, start, gpu, part, part.copy(), part.copy(), inside)

@@ -1,0 +1,141 @@
+"""Routing documents in the verbs that take any file: `verify`, `inspect`, `export`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moeopt.cli.say import Say, count, few
+from moeopt.cli.verb import DONE, GATE
+from moeopt.documents import read_bytes, read_json
+from moeopt.errors import InstanceError, Violation
+
+INSTANCE, RESULT = "moeopt/routing-instance/", "moeopt/routing-result/"
+INSTANCE_SAID, RESULT_SAID = "routing instance", "routing"
+
+
+def document_of(path: str) -> tuple[str, Any] | None:
+    """``(routing instance or routing, document)``; ``None`` for any other file, and for standard input."""
+    if path == "-" or not path.lower().endswith(".json"):
+        return None
+    data = read_bytes(path)
+    if b'"moeopt/routing-' not in data:
+        return None
+    document = read_json(data, path, allow_nan=True)
+    schema = str(document.get("schema")) if isinstance(document, dict) else ""
+    if schema.startswith(INSTANCE):
+        return INSTANCE_SAID, document
+    return (RESULT_SAID, document) if schema.startswith(RESULT) else None
+
+
+def refuse_options(path: str, what: str, given: list[str]) -> None:
+    """Options that say of a placement what a routing document says itself."""
+    if given:
+        rule = f"is a {what}, which says it itself"
+        raise InstanceError([Violation(given[0], "", "given", f"{path} {rule}", "Leave it out")])
+
+
+def verify_routing(path: str, document: Any, loads: list[str], as_json: bool, say: Say) -> int:
+    """List every fault of a written routing; exit 5 on any."""
+    from moeopt.cli.verify import table_of
+    from moeopt.routing.document import load_instance
+    from moeopt.routing.result_document import document_faults, read_result
+
+    parsed = read_result(document, path)
+    table: Any = None
+    layers: Any = None
+    sources: Any = None
+    if loads and (own := document_of(loads[0])) is not None and own[0] == INSTANCE_SAID and len(loads) == 1:
+        instance = load_instance(loads[0])
+        table, layers, sources = instance.loads, instance.layers, instance.sources
+    elif loads:
+        table, layers, _ = table_of(loads, say)
+        table = table.sum(axis=0) if table.ndim == 3 else table
+    faults = document_faults(parsed, table, layers, None if sources is None else sources.tolist())
+    checked = "structure, numbers and bounds" if loads else "structure"
+    if as_json:
+        say.document({"ok": not faults, "checked": checked, "faults": faults})
+        return GATE if faults else DONE
+    for fault in few(faults, say.verbose):
+        say.line(fault)
+    if not faults and not say.quiet:
+        say.line(f"{path}: ok ({checked})")
+    return GATE if faults else DONE
+
+
+def facts(path: str, what: str, document: Any) -> dict[str, Any]:
+    """What `inspect` says."""
+    if what == INSTANCE_SAID:
+        from moeopt.routing import solve
+        from moeopt.routing.document import read_instance
+
+        instance = read_instance(document, path)
+        found: dict[str, Any] = {
+            "layers": instance.num_layers,
+            "experts": instance.num_experts,
+            "slots": int(instance.slot_expert.shape[1]),
+            "gpus": instance.num_gpus,
+            "nodes": len(set(instance.node)),
+            "shared_experts": int(max(len(hosting.shared) for hosting in instance.hostings)),
+            "whole": instance.whole,
+        }
+        result = solve(instance)
+        if result.solution is not None:
+            found |= {"imbalance_even": _even(result), "imbalance_best": result.solution["imbalance_mean"]}
+        return found
+    from moeopt.routing.result_document import read_result
+
+    parsed = read_result(document, path)
+    found = {"method": parsed.method, "status": parsed.status, "objective": parsed.objective, "gap": parsed.gap}
+    if parsed.solution is not None:
+        found |= {
+            "layers": len(parsed.solution.layers),
+            "imbalance_mean": parsed.solution.imbalance_mean,
+            "gain_over_even": parsed.solution.gain_over_even,
+        }
+    return found
+
+
+def _even(result: Any) -> float:
+    """Mean imbalance of even parts."""
+    layers = result.solution["layers"]
+    return sum(one["even_max_load"] / one["ideal"] if one["ideal"] else 1.0 for one in layers) / len(layers)
+
+
+def show(known: dict[str, Any], say: Say) -> None:
+    """The same for people."""
+    from moeopt.cli.tables import percent
+
+    say.line(f"{known['file']}: {known['what']}")
+    if known["what"] == INSTANCE_SAID:
+        sizes = ", ".join(
+            count(known[name], noun)
+            for name, noun in (("layers", "layer"), ("experts", "expert"), ("slots", "slot"), ("gpus", "GPU"))
+        )
+        say.line(
+            f"  {sizes}, {count(known['nodes'], 'node')}; at most {known['shared_experts']} experts on several GPUs"
+        )
+        if "imbalance_best" in known:
+            best, even = known["imbalance_best"], known["imbalance_even"]
+            say.line(f"  imbalance: even parts {even:.4f}, best split {best:.4f} (proved; mean of layers)")
+        return
+    gap = "" if known["gap"] is None else f", gap {percent(known['gap'])}"
+    say.line(f"  {known['method']}: {known['status']}{gap}")
+    if "layers" in known:
+        won = percent(known["gain_over_even"])
+        say.line(f"  {count(known['layers'], 'layer')}, imbalance mean {known['imbalance_mean']:.4f}, {won} below even")
+
+
+def export_problem(path: str, document: Any, layer: int | None) -> Any:
+    """The programme of a layer of a routing instance."""
+    from moeopt.routing.document import read_instance
+    from moeopt.routing.exact import build
+
+    instance = read_instance(document, path)
+    if layer is None and instance.num_layers > 1:
+        rule = f"is needed, {path} has {instance.num_layers:,} layers and a model is of one"
+        raise InstanceError([Violation("--layer", "", "missing", rule, f"Give --layer {instance.layers[0]}")])
+    wanted = instance.layers[0] if layer is None else layer
+    if wanted not in instance.layers:
+        known = f"It has {instance.layers[0]} to {instance.layers[-1]}"
+        raise InstanceError([Violation("--layer", "", str(wanted), f"is not a layer of {path}", known)])
+    return build(instance, layer=instance.layers.index(wanted)).problem

@@ -1,0 +1,1 @@
+"""Splits that need no search: what dispatchers do, as baselines."""
