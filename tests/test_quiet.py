@@ -44,10 +44,8 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-MODULES = [
-    "moeopt",
-    *(f"moeopt.{room}" for room in ("placement", "routing", "microbatch", "registry", "workload", "llm")),
-]
+ROOMS = ("placement", "routing", "microbatch", "registry", "workload", "llm")
+MODULES = ["moeopt", *(f"moeopt.{room}" for room in ROOMS)]
 
 
 @pytest.mark.parametrize("module", MODULES)
