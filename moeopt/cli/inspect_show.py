@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from moeopt.cli.inspect_cluster import SAID as TOPOLOGIES
+from moeopt.cli.inspect_cluster import show as show_topology
 from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID
 from moeopt.cli.microbatch_files import show as show_microbatch
 from moeopt.cli.say import Say, count, few, ranges
@@ -20,6 +22,9 @@ def show(facts: dict[str, Any], say: Say) -> None:
 
     if facts["what"] in (INSTANCE_SAID, PLAN_SAID):
         show_microbatch(facts, say)
+        return
+    if facts["what"] in TOPOLOGIES:
+        show_topology(facts, say)
         return
     lines = [f"{facts['file']}: {facts['what']}"]
     if facts["what"] == "plan":
