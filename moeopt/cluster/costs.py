@@ -81,11 +81,11 @@ def check_costs(rows: Any, source: str = "", *, ranks: int | None = None) -> NDA
     table = rows if isinstance(rows, np.ndarray) else list(rows) if isinstance(rows, Sequence) else None
     square = "a rank-cost matrix is square, with ranks in order in rows and columns"
     again = "A pasted table often loses a column: copy it again"
-    if table is None or len(table) == 0 or np.ndim(table[0]) != 1:
+    if table is None or len(table) == 0 or not _is_row(table[0]):
         check.add("cost", _shape(rows), rule=square, fix="Give R rows of R numbers")
         check.raise_if_any()
     assert table is not None
-    widths = [len(row) if np.ndim(row) == 1 or isinstance(row, list) else -1 for row in table]
+    widths = [len(row) if _is_row(row) else -1 for row in table]
     if len(set(widths)) > 1:
         odd = next(place for place, width in enumerate(widths) if width != widths[0])
         said = "no row of numbers" if widths[odd] < 0 else f"{widths[odd]} numbers"
@@ -109,6 +109,10 @@ def check_costs(rows: Any, source: str = "", *, ranks: int | None = None) -> NDA
                 found[row, column] = value
     check.raise_if_any()
     return found
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1)
 
 
 def _shape(rows: Any) -> str:

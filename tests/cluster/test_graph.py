@@ -202,3 +202,8 @@ def test_port_of_links_without_a_common_node_is_refused() -> None:
     graph["gpu0"]["pcie0.0"]["port"] = graph["gpu1"]["pcie0.1"]["port"] = "p"
     with pytest.raises(InstanceError, match="port = p: is shared by links that have no node in common"):
         Cluster("torn", graph)
+
+
+def test_cost_matrix_of_nested_rows_is_refused() -> None:
+    with pytest.raises(InstanceError, match=r"rank 0 to rank 1\] = \[1\]"):
+        check_costs([[0, [1]], [1, 0]])

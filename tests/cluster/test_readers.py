@@ -206,3 +206,9 @@ def test_npy_is_a_matrix_and_never_unpickled(tmp_path: Any) -> None:
     np.save(tmp_path / "objects.npy", np.array([[None, 1], [2, 3]], dtype=object), allow_pickle=True)
     with pytest.raises(InstanceError, match=r"is no \.npy file that can be read"):
         read_topology(tmp_path / "objects.npy")
+
+
+def test_nvlink_that_one_row_has_alone_is_a_one_way_link() -> None:
+    text = b"     GPU0 GPU1 GPU2\nGPU0 X NV4 SYS\nGPU1 SYS X SYS\nGPU2 SYS SYS X\n"
+    found = parse_topology(text, "topo.txt")
+    assert found.faults()[0].text == "gpu0 has a link to gpu1, and none comes back"

@@ -95,7 +95,8 @@ def _nvlink(
     graph: nx.DiGraph, matrix: Matrix, ids: dict[str, str], counts: dict[tuple[str, str], int], notes: list[str]
 ) -> int:
     """Add NVLinks; gives how many the GPU with the most of them has."""
-    gpus = [gpu for gpu in matrix.gpus if any(counts[gpu, other] for other in matrix.gpus if other != gpu)]
+    joined = {gpu for pair, links in counts.items() if links for gpu in pair}
+    gpus = [gpu for gpu in matrix.gpus if gpu in joined]
     if not gpus:
         return 0
     rate = GRACE_LINK_BYTES_PER_S if _grace(matrix) else LINK_BYTES_PER_S
