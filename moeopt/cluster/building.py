@@ -42,10 +42,11 @@ def build(
     check.raise_if_any()
     graph = nx.DiGraph()
     rails: dict[int, list[str]] = defaultdict(list)
+    number = first = 0
     for place in range(count):
-        for server, own in enumerate(_per_server(machine, many)):
-            number = place * len(_per_server(machine, many)) + server
-            add_server(graph, machine, number, own, nic_bytes_per_s=nic, domain=place, rails=rails)
+        for own in _per_server(machine, many):
+            add_server(graph, machine, number, own, nic_bytes_per_s=nic, domain=place, first=first, rails=rails)
+            number, first = number + 1, first + own
         if machine.scale_up == "nvswitch":
             _nvswitch(graph, machine, place)
     if count > 1:
@@ -69,10 +70,10 @@ def add_server(
     *,
     nic_bytes_per_s: float | None,
     domain: int,
+    first: int,
     rails: dict[int, list[str]],
 ) -> list[str]:
-    """Add one server: GPUs, PCIe switches, ports; its ports are also put into `rails`. GPUs are given back."""
-    first = sum(kind == "gpu" for _, kind in graph.nodes(data="kind"))
+    """Add one server, GPUs numbered from `first`, with PCIe switches and ports, these also into `rails`; gives GPUs."""
     found: list[str] = []
     switches: list[str] = []
     pcie = machine.pcie_bytes_per_s

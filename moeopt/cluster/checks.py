@@ -11,6 +11,7 @@ from moeopt.cluster.kinds import LINK_KINDS, NODE_KINDS
 from moeopt.errors import Violations
 
 MOST_GPUS = 100_000
+"""Larger clusters are refused where they are made of hosts and a machine."""
 
 
 def check_graph(graph: nx.DiGraph, source: str = "") -> None:

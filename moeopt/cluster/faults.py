@@ -102,10 +102,13 @@ def _each(graph: nx.DiGraph, src: str, dst: str) -> str:
 
 def _missing(graph: nx.DiGraph, gpus: Sequence[str]) -> Iterator[Fault]:
     """GPUs without a link to the NVSwitch that most GPUs of their server have one to."""
+    servers: dict[int, list[str]] = defaultdict(list)
+    for gpu in gpus:
+        servers[graph.nodes[gpu]["node"]].append(gpu)
     for switch, kind in graph.nodes(data="kind"):
         if kind != "nvswitch" or graph.nodes[switch].get("node") is None:
             continue
-        beside = [gpu for gpu in gpus if graph.nodes[gpu]["node"] == graph.nodes[switch]["node"]]
+        beside = servers[graph.nodes[switch]["node"]]
         without = [gpu for gpu in beside if not graph.has_edge(gpu, switch)]
         if 2 * len(without) < len(beside):
             for gpu in without:

@@ -11,6 +11,7 @@ import networkx as nx
 
 from moeopt.cluster.building import NIC_S, NVLINK_S, UPLINK_S, add_server
 from moeopt.cluster.catalogue import Machine, find_machine
+from moeopt.cluster.checks import MOST_GPUS
 from moeopt.cluster.graph import Cluster, add_link, add_node
 from moeopt.errors import InstanceError, Violation, Violations
 
@@ -40,6 +41,10 @@ def join(fabric: Described, name: str, oversubscription: float = 1.0) -> Cluster
     if not oversubscription > 0:
         check.add("oversubscription", oversubscription, rule="must be above 0", fix="Use 1 for no blocking")
     check.raise_if_any()
+    if len(fabric.hosts) * machine.gpus > MOST_GPUS:
+        rule = f"makes {len(fabric.hosts) * machine.gpus:,} GPUs, more than the {MOST_GPUS:,} that are taken"
+        check.add("machine", name, rule=rule, fix="Give the part of the topology that is used")
+    check.raise_if_any()
     assert fabric.graph is not None
     graph = nx.DiGraph()
     notes = [f"every host is a {machine.name}: {machine.source}"]
@@ -55,8 +60,16 @@ def join(fabric: Described, name: str, oversubscription: float = 1.0) -> Cluster
 def _server(graph: nx.DiGraph, fabric: nx.DiGraph, host: str, number: int, machine: Machine, notes: list[str]) -> None:
     rails: dict[int, list[str]] = defaultdict(list)
     assert machine.nic_bytes_per_s is not None
-    gpus = add_server(graph, machine, number, machine.gpus, nic_bytes_per_s=machine.nic_bytes_per_s, domain=number,
-                      rails=rails)  # fmt: skip
+    gpus = add_server(
+        graph,
+        machine,
+        number,
+        machine.gpus,
+        nic_bytes_per_s=machine.nic_bytes_per_s,
+        domain=number,
+        first=number * machine.gpus,
+        rails=rails,
+    )
     own = fabric.nodes[host].get("domain")
     domain = f"nvswitch {own}" if own is not None else f"nvswitch{number}"
     if machine.scale_up == "nvswitch":

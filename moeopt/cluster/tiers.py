@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -71,8 +72,9 @@ def find_tiers(cluster: Cluster) -> tuple[Tier, ...]:
         groups = _groups(cluster, joined)
         if groups == inner:
             continue
-        inside = {edge for edge, own in levels.items() if own <= level}
-        found.append(Tier(level[1], groups, _share(cluster, inside, inner, groups), _alpha(cluster, inner, groups)))
+        inside = [edge for edge, own in levels.items() if own <= level]
+        share = _share(cluster, joined, inside, inner, groups)
+        found.append(Tier(level[1], groups, share, _alpha(cluster, inner, groups)))
         inner = groups
     return tuple(found)
 
@@ -143,10 +145,20 @@ def _alpha(cluster: Cluster, inner: Groups, groups: Groups) -> float:
     return 0.0
 
 
-def _share(cluster: Cluster, inside: set[tuple[str, str]], inner: Groups, groups: Groups) -> float:
+def _share(cluster: Cluster, joined: nx.Graph, inside: list[tuple[str, str]], inner: Groups, groups: Groups) -> float:
     """Least, over inner groups, of what it can send to the rest of its outer group, by GPU."""
-    flows = _Flows(cluster, inside)
-    return min(flows.value(part, rest) / len(part) for part, rest in _pairs(inner, groups))
+    part_of = {one: number for number, part in enumerate(nx.connected_components(joined)) for one in part}
+    edges: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for edge in inside:
+        edges[part_of[edge[0]]].append(edge)
+    flows: dict[int, _Flows] = {}  # one for what each outer group is joined by: no other link matters to it
+    least = math.inf
+    for part, rest in _pairs(inner, groups):
+        number = part_of[cluster.gpus[part[0]]]
+        if number not in flows:
+            flows[number] = _Flows(cluster, edges[number])
+        least = min(least, flows[number].value(part, rest) / len(part))
+    return least
 
 
 class _Flows:
@@ -155,20 +167,22 @@ class _Flows:
     Each GPU is two vertices, one that sends and one that receives, but for kind ``link``, over which GPUs forward.
     """
 
-    def __init__(self, cluster: Cluster, inside: set[tuple[str, str]]) -> None:
+    def __init__(self, cluster: Cluster, inside: list[tuple[str, str]]) -> None:
         self.cluster = cluster
-        graph, gpus = cluster.graph, set(cluster.gpus)
+        graph, kinds = cluster.graph, cluster.graph.nodes
         forwards = any(graph[u][v]["kind"] == "link" for u, v in inside)
-        owners = port_owners(graph)
+        owners = port_owners(graph) if any(graph[u][v]["port"] is not None for u, v in inside) else {}
         self.number: dict[str, int] = {}
         speeds: dict[tuple[int, int], float] = {}
         for u, v in sorted(inside):
             data = graph[u][v]
             for tail, head in through_port(u, v, data["port"], owners):
-                head = f"{head}, receiving" if head in gpus and not forwards else head
+                gets = head in kinds and kinds[head]["kind"] == "gpu" and not forwards
+                head = f"{head}, receiving" if gets else head
                 speeds[self.vertex(tail), self.vertex(head)] = data["bytes_per_s"]
-        self.sender = {gpu: self.vertex(gpu) for gpu in cluster.gpus}
-        self.receiver = self.sender if forwards else {gpu: self.vertex(f"{gpu}, receiving") for gpu in cluster.gpus}
+        own = [one for one in {end for edge in inside for end in edge} if kinds[one]["kind"] == "gpu"]
+        self.sender = {gpu: self.vertex(gpu) for gpu in own}
+        self.receiver = self.sender if forwards else {gpu: self.vertex(f"{gpu}, receiving") for gpu in own}
         self.ends, self.speeds = np.array(list(speeds)), np.array(list(speeds.values()))
 
     def vertex(self, name: str) -> int:

@@ -53,6 +53,7 @@ def describe(found: Switches, form: str, name: str, notes: Sequence[str] = ()) -
 
 
 def _hosts(graph: nx.DiGraph, lower: Mapping[str, list[str]], faults: list[Fault]) -> None:
+    made = 0
     for switch, hosts in lower.items():
         for host, times in Counter(hosts).items():
             name = f"host {host}"
@@ -61,8 +62,9 @@ def _hosts(graph: nx.DiGraph, lower: Mapping[str, list[str]], faults: list[Fault
                 faults.append(Fault("duplicate", (name,), text,
                                     "Name a host once, below one switch"))  # fmt: skip
             if name not in graph:
-                graph.add_node(name, kind="host", index=sum(k == "host" for _, k in graph.nodes(data="kind")),
+                graph.add_node(name, kind="host", index=made,
                                label=host)  # fmt: skip
+                made += 1
             switch_link(graph, name, f"switch {switch}", "nic")
 
 
