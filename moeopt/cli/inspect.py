@@ -48,7 +48,9 @@ def inspect(
     say: Say,
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="Loads, dumps or maps of an engine, instances, plans, topologies; - is stdin."),
+        typer.Argument(
+            metavar="FILE...", help="Loads, dumps or maps of an engine, instances, plans, topologies; - is stdin."
+        ),
     ],
     shape: Shape,
     json: Json,

@@ -212,3 +212,8 @@ def test_nvlink_that_one_row_has_alone_is_a_one_way_link() -> None:
     text = b"     GPU0 GPU1 GPU2\nGPU0 X NV4 SYS\nGPU1 SYS X SYS\nGPU2 SYS SYS X\n"
     found = parse_topology(text, "topo.txt")
     assert found.faults()[0].text == "gpu0 has a link to gpu1, and none comes back"
+
+
+def test_nvlink_of_a_gpu_to_itself_is_left_out() -> None:
+    found = parse_topology(b"     GPU0 GPU1\nGPU0 NV4 SYS\nGPU1 SYS X\n", "topo.txt")
+    assert isinstance(found, Cluster) and [tier.name for tier in found.tiers()] == ["host"]
