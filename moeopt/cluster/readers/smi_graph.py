@@ -129,7 +129,7 @@ def _tree(graph: nx.DiGraph, matrix: Matrix, ids: dict[str, str], speed: float, 
     """PCIe switches, host bridges and sockets: at each distance, what is that near has one node above it."""
     tops = {label: {label} for label in matrix.labels}  # by representative
     node_of = dict(ids)
-    made = 0
+    made = {"pcie": 0, "host": 0}
     numa = {gpu: _numa(matrix.affinity.get(gpu, "")) for gpu in matrix.gpus}
     for word in PATHS[:4]:
         near = nx.Graph()
@@ -147,8 +147,8 @@ def _tree(graph: nx.DiGraph, matrix: Matrix, ids: dict[str, str], speed: float, 
                 merged[part[0]] = tops[part[0]]
                 continue
             kind = "pcie" if word in ("PIX", "PXB") else "host"
-            above = add_node(graph, f"{kind}0.{made}", kind, index=made, node=0)
-            made += 1
+            above = add_node(graph, f"{kind}0.{made[kind]}", kind, index=made[kind], node=0)
+            made[kind] += 1
             for child in part:
                 add_link(graph, node_of[child], above, speed, "pcie", PCIE_S)
             node_of[part[0]] = above

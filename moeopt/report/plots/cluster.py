@@ -6,7 +6,7 @@ Widths of lines go with bandwidth, colours with the kind of link; what is faulty
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -111,10 +111,10 @@ def _figure(what: Cluster | Described) -> Figure:
 
 def _head(what: Any, parts: Parts) -> str:
     if hasattr(what, "gpus"):
-        domains = len(set(map(int, what.domain_of)))
+        domains = sum(size > 1 for size in Counter(map(int, what.domain_of)).values())
         text = f"{words.count(what.num_gpus, 'GPU')}, {words.count(what.num_nodes, 'node')}, "
         fast = "xGMI" if any(data["kind"] == "xgmi" for *_, data in what.graph.edges(data=True)) else "NVLink"
-        text += words.count(domains, f"{fast} domain") if domains < what.num_gpus else "no NVLink"
+        text += words.count(domains, f"{fast} domain") if domains else "no NVLink"
     else:
         text = f"{what.form}, {words.count(len(what.hosts), 'host')}"
     if parts.left_out:
