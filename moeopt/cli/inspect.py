@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli import inspect_cluster as topologies
+from moeopt.cli.inspect_cluster import Topology
 from moeopt.cli.inspect_show import show, show_reach
 from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID, read_file
 from moeopt.cli.microbatch_files import facts as microbatch_facts
@@ -36,7 +38,13 @@ moeopt inspect loads.csv --gpus 16 --slots 80 --current plan.json
 
 moeopt inspect monday.csv tuesday.csv --gpus 16 --slots 80 --combine worst
 
-moeopt inspect trace.npz --drop dummy-rows --gpus 4 --slots 64"""
+moeopt inspect trace.npz --drop dummy-rows --gpus 4 --slots 64
+
+moeopt inspect topo.txt -o topo.svg
+
+moeopt inspect topology.conf --machine h100
+
+moeopt inspect 4x8-h100"""
 
 
 @verb
@@ -44,10 +52,13 @@ def inspect(
     say: Say,
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="Loads, dumps or maps of an engine, instances, plans; - is stdin."),
+        typer.Argument(
+            metavar="FILE...", help="Loads, dumps or maps of an engine, instances, plans, topologies; - is stdin."
+        ),
     ],
     shape: Shape,
     json: Json,
+    topology: Topology,
 ) -> int:
     """Say what each file is and what is wrong with it; with a shape, the imbalance now and the best of any plan.
 
@@ -56,6 +67,10 @@ def inspect(
 
     Several loads with a shape are also looked at together, as the windows that place makes one plan for. Now is the
     running plan with --current, else experts in order.
+
+    Topologies are nvidia-smi topo -m, NCCL and hwloc XML, Slurm's topology.conf and topology.yaml, ibnetdiscover, node
+    labels of Kubernetes, rank-cost matrices, documents, and names of reference clusters: GPUs, NVLink domains, ports,
+    tiers and faults are shown, -o draws the graph.
     """
     from moeopt.cli.accepting import check_names
     from moeopt.cli.inputs import experts_of, sources
@@ -68,10 +83,11 @@ def inspect(
     files = sources(files, say)
     experts = experts_of(shape)
     read = [(path, *_told(path, shape, experts)) for path in files]
+    topologies.check_options(topology, [what for _, what, _ in read])
     loads = [(path, content) for path, what, content in read if what == "loads"]
     if shape.given() and not loads:
         known = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine", ROUTED_SAID: "a routing"}
-        is_one = known.get(read[0][1], "an instance document")
+        is_one = (known | dict.fromkeys(topologies.SAID, "a topology")).get(read[0][1], "an instance document")
         rule = f"is {is_one}, and options are for loads"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads"
         raise InstanceError([Violation("input", "", files[0], rule, fix)])
@@ -79,8 +95,14 @@ def inspect(
         refuse_window_options(shape)
     found = []
     for path, what, content in read:
+        if what in topologies.SAID:
+            what, content = topologies.on_machine(content, topology)
         facts: dict[str, Any] = {"file": path, "what": what}
-        if what == "plan":
+        if what in topologies.SAID:
+            facts |= topologies.facts(what, content)
+            if topology.output is not None:
+                topologies.write(content, topology)
+        elif what == "plan":
             facts |= _plan_facts(path, content)
         elif what == "map":
             facts |= _map_facts(*content)
@@ -109,7 +131,8 @@ def _told(path: str, shape: Shape, experts: int | None) -> tuple[str, Any]:
     """What a file is, and its content: asked of the rooms that know files of their own, then of all others."""
     from moeopt.cli.inputs import read_any
 
-    return read_file(path) or document_of(path) or _map(path) or read_any(path, shape.layers, experts)
+    found = topologies.read_file(path) or read_file(path) or document_of(path) or _map(path)
+    return found or read_any(path, shape.layers, experts)
 
 
 def _map(path: str) -> tuple[str, Any] | None:

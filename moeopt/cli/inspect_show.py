@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from moeopt.cli.inspect_cluster import SAID as TOPOLOGIES
+from moeopt.cli.inspect_cluster import show as show_topology
 from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID
 from moeopt.cli.microbatch_files import show as show_microbatch
 from moeopt.cli.route_files import INSTANCE_SAID as ROUTING_SAID
@@ -26,6 +28,9 @@ def show(facts: dict[str, Any], say: Say) -> None:
         return
     if facts["what"] in (ROUTING_SAID, ROUTED_SAID):
         show_routing(facts, say)
+        return
+    if facts["what"] in TOPOLOGIES:
+        show_topology(facts, say)
         return
     lines = [f"{facts['file']}: {facts['what']}"]
     if facts["what"] == "plan":
