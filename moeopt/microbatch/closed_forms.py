@@ -151,7 +151,7 @@ def form_of(instance: MicrobatchInstance, candidate: Candidate) -> Form | None:
     """The formula's word on a candidate, exact; ``None`` where there is no formula."""
     if instance.layer_scale is not None or candidate.sizes[0] != candidate.sizes[-1]:
         return None
-    times = {stage: row[0] for stage, row in instance.durations(candidate).items()}
+    times = {stage: row[0] for stage, row in instance.durations(candidate, 1).items()}
     return form_of_times(instance.pattern, candidate.m, instance.layers, times)
 
 

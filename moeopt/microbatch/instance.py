@@ -183,17 +183,28 @@ class MicrobatchInstance:
             known = self._seconds[stage, tokens] = self.times[stage].at(tokens)
         return known
 
-    def durations(self, candidate: Candidate) -> dict[str, list[Fraction]]:
-        """Exact seconds of each stage, one per micro-batch."""
+    @cached_property
+    def known(self) -> frozenset[Candidate]:
+        """The candidates, to look one up."""
+        return frozenset(self.candidates)
+
+    @cached_property
+    def memo(self) -> dict[Candidate, Any]:
+        """Bounds that have been computed, for `moeopt.microbatch.bounds`."""
+        return {}
+
+    def durations(self, candidate: Candidate, first: int | None = None) -> dict[str, list[Fraction]]:
+        """Exact seconds of each stage, one per micro-batch, or of the first few of them."""
         found = {}
+        sizes = candidate.sizes[:first]
         for stage in self.times:
             if stage == "rest":
                 found[stage] = [self.seconds(stage, candidate.batch)]
             elif stage == "exchange" and self.latency == "amortised":
                 whole = self.seconds(stage, candidate.batch)
-                found[stage] = [whole * size / candidate.batch for size in candidate.sizes]
+                found[stage] = [whole * size / candidate.batch for size in sizes]
             else:
-                found[stage] = [self.seconds(stage, size) for size in candidate.sizes]
+                found[stage] = [self.seconds(stage, size) for size in sizes]
         return found
 
     def graph(self, candidate: Candidate) -> StageGraph:
