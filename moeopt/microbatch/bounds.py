@@ -35,40 +35,36 @@ def bound(instance: MicrobatchInstance, candidate: Candidate) -> Argument:
     known: Argument | None = instance.memo.get(candidate)
     if known is None:
         if instance.layer_scale is None and candidate.sizes[0] == candidate.sizes[-1]:
-            times = {stage: row[0] for stage, row in instance.durations(candidate, 1).items()}
-            found = _alike(instance, candidate.m, times)
+            known = _alike(instance, candidate.m, *instance.in_ticks(candidate))
         else:
-            found = arguments(instance.graph(candidate))
-        known = instance.memo[candidate] = max(found, key=lambda one: one.seconds)
+            known = max(arguments(instance.graph(candidate)), key=lambda one: one.seconds)
+        instance.memo[candidate] = known
     return known
 
 
-def _alike(instance: MicrobatchInstance, m: int, times: dict[str, Fraction]) -> list[Argument]:
-    """All arguments where micro-batches and layers are alike: the general ones, summed up in a line each."""
+def _alike(instance: MicrobatchInstance, m: int, fine: int, times: dict[str, int]) -> Argument:
+    """The strongest argument where micro-batches and layers are alike: the general ones, summed up in a line each."""
     layers = instance.layers
-    rest = times.get(SYNC, Fraction(0))
+    rest = times.get(SYNC, 0)
     stages = [(name, time) for name, time in times.items() if name != SYNC]
-    trip = sum((time for _, time in stages), Fraction(0))
+    trip = sum(time for _, time in stages)
     name, top = max(stages, key=lambda one: one[1])
     if SYNC in instance.kind.symbols:
-        return [Argument("layers", name, layers * (rest + trip + (m - 1) * top))]
-    found = [
-        Argument("chain", "", layers * trip),
-        Argument("first-visits", name, layers * trip + (m - 1) * top),
-    ]
-    before = Fraction(0)
-    heads: dict[str, Fraction] = {}
-    loads: dict[str, Fraction] = {}
-    ends: dict[str, Fraction] = {}
+        return Argument("layers", name, Fraction(layers * (rest + trip + (m - 1) * top), fine))
+    found = [("chain", "", layers * trip), ("first-visits", name, layers * trip + (m - 1) * top)]
+    before = 0
+    heads: dict[str, int] = {}
+    loads: dict[str, int] = {}
+    ends: dict[str, int] = {}
     for stage, (_, time) in zip(instance.kind.build_stages, stages, strict=True):
         heads.setdefault(stage.resource, before)
         before += time
-        loads[stage.resource] = loads.get(stage.resource, Fraction(0)) + time
+        loads[stage.resource] = loads.get(stage.resource, 0) + time
         ends[stage.resource] = before
     for resource, load in loads.items():
-        seconds = heads[resource] + layers * m * load + trip - ends[resource]
-        found.append(Argument("load", resource, seconds))
-    return found
+        found.append(("load", resource, heads[resource] + layers * m * load + trip - ends[resource]))
+    kind, where, ticks = max(found, key=lambda one: one[2])
+    return Argument(kind, where, Fraction(ticks, fine))
 
 
 def arguments(graph: StageGraph) -> list[Argument]:

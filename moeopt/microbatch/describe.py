@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from moeopt.microbatch import closed_forms, published
-from moeopt.microbatch.bounds import Argument
+from moeopt.microbatch import closed_forms, published, verify
+from moeopt.microbatch.bounds import Argument, arguments
 from moeopt.microbatch.candidates import Candidate
 from moeopt.microbatch.cycle_ratio import cycle_ratio
 from moeopt.microbatch.graph import SYNC
-from moeopt.microbatch.heuristics.sweep import SweepRow
+from moeopt.microbatch.heuristics.sweep import SweepRow, ranked
 from moeopt.microbatch.instance import MicrobatchInstance
 from moeopt.microbatch.plan import MicrobatchPlan
 from moeopt.microbatch.second_best import second_best
 from moeopt.microbatch.steady import steady_cycle
+from moeopt.microbatch.times import Table, exact
 from moeopt.microbatch.verify import Evaluation, in_ticks
 
 MOST_OF_A_LAP = 1_000
@@ -37,7 +38,7 @@ def solution(
 ) -> dict[str, Any]:
     """Everything a reader asks of a plan."""
     candidate, span = judged.candidate, float(judged.time)
-    argument = proved[candidate]
+    argument, best = proved[candidate], ranked(instance, rows)
     return {
         "m": candidate.m,
         "batch": candidate.batch,
@@ -55,8 +56,8 @@ def solution(
         "published": _published(instance, judged),
         "fewest_m": _fewest(instance, candidate),
         **_overlap(instance, judged, rows),
-        "runner_up": second_best(instance, plan, judged, rows),
-        "other_m": second_best(instance, plan, judged, rows, other_m=True),
+        "runner_up": second_best(instance, plan, judged, best),
+        "other_m": second_best(instance, plan, judged, best, other_m=True),
         "sweep": [_row(instance, row, proved, plan) for row in rows],
         "order": "first come, first served" if plan.sequences is None else "as listed in sequences",
         "sequences": None if plan.sequences is None else [list(row) for row in plan.sequences],
@@ -103,6 +104,12 @@ def cycle(instance: MicrobatchInstance, candidate: Candidate, plan: MicrobatchPl
         return None
     lap = instance.graph(candidate).lap
     return float(cycle_ratio(lap).value) if lap.in_turn else None
+
+
+def _cycle_of_row(instance: MicrobatchInstance, row: SweepRow) -> float | None:
+    if row.sequences is not None:
+        return cycle(instance, row.candidate, row.plan)
+    return None if row.form is None else float(row.form.cycle)
 
 
 def _cycle(instance: MicrobatchInstance, candidate: Candidate, plan: MicrobatchPlan) -> dict[str, Any]:
@@ -197,7 +204,7 @@ def _row(
         "micro_batch": candidate.sizes[0],
         "time_s": time,
         "throughput": candidate.batch / time if time else None,
-        "cycle_s": cycle(instance, candidate, row.plan) if row.form is not None or row.sequences is not None else None,
+        "cycle_s": _cycle_of_row(instance, row),
         "lower_bound_s": float(proved[candidate].seconds) if candidate in proved else None,
         "how": row.how,
         "why_not": row.why_not,
@@ -215,4 +222,32 @@ def notes(instance: MicrobatchInstance, judged: Evaluation, rows: Sequence[Sweep
     if known.time < judged.time:
         how = "first come, first served" if known.sequences is None else "in another order"
         found.append(f"the order of the plan is not the best known: {float(known.time):.6g} s {how}")
+    more = _larger_m(instance, judged)
+    if more is not None:
+        found.append(f"m = {taken.m} is the largest m tried; {more} may be better")
     return found
+
+
+def _larger_m(instance: MicrobatchInstance, judged: Evaluation) -> str | None:
+    """The next m beyond those tried, where the best is the largest and a bound does not rule the next one out."""
+    taken = judged.candidate
+    if len(instance.m) == 1 or taken.m < max(instance.m):
+        return None
+    following = []
+    if instance.batches is None:
+        following.append(Candidate(taken.m + 1, (taken.m + 1) * instance.micro_batch))
+    for batch in sorted({taken.batch, max(instance.batches)}) if instance.batches else ():
+        beyond = range(taken.m + 1, min(batch, 2 * taken.m + 1) + 1)
+        following += [Candidate(m, batch) for m in beyond if instance.uneven or batch % m == 0][:1]
+    for one in following:
+        if not verify.fits_memory(instance, one):
+            continue
+        sizes = {*one.sizes, one.batch} if {"rest", "exchange"} & set(instance.times) else set(one.sizes)
+        tables = [model for model in instance.times.values() if isinstance(model, Table)]
+        if not all(model.covers(size) for model in tables for size in sizes):
+            return "more"
+        argument = max(arguments(instance.graph(one)), key=lambda found: found.seconds).seconds
+        slow = instance.tbt_slo_s is not None and argument > exact(instance.tbt_slo_s)
+        if not slow and verify.worth(instance, one, argument) < judged.objective:
+            return f"m = {one.m}" + (f" with a batch of {one.batch}" if instance.batches else "")
+    return None

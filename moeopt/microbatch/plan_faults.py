@@ -86,8 +86,9 @@ def _with_plan(instance: MicrobatchInstance, document: Mapping[str, Any]) -> Fou
         "bound_kind": "solver" if solvers else "certified",
         "status": "OPTIMAL" if optimal else "FEASIBLE",
         "conflicts": [],
-        "solution": describe.solution(instance, plan, judged, rows, proved),
     }
+    for key, value in describe.solution(instance, plan, judged, rows, proved).items():
+        faults += _differences(f"solution.{key}", solution[key], value)
     for key, value in ours.items():
         faults += _differences(key, document[key], value)
     if document["stop"] == "GAP" and not optimal:

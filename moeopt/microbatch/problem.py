@@ -21,6 +21,8 @@ from moeopt.versions import versions
 Arguments = dict[Candidate, Argument]
 LOOK = 64
 """Bounds between two looks at the time."""
+TOLD_S = 1e-4
+"""Time kept back for telling of a candidate."""
 
 
 class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
@@ -154,7 +156,9 @@ def _ruled_out(instance: MicrobatchInstance, claims: dict[Candidate, Fraction]) 
 def _proved(instance: MicrobatchInstance, first: Candidate, context: Context) -> tuple[Arguments, Stop | None]:
     """A bound of every candidate, that of the plan first; and why some have none."""
     proved: Arguments = {first: bounds.bound(instance, first)}
-    most = context.limits.time_s if context.deadline.limited else None
+    most = context.limits.time_s
+    if most is not None:
+        most -= min(most / 4, len(instance.candidates) * TOLD_S)
     try:
         for place, one in enumerate(instance.candidates):
             if place % LOOK == LOOK - 1:

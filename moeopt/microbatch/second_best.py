@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from moeopt.microbatch.closed_forms import form_of
-from moeopt.microbatch.heuristics.sweep import SweepRow, ranked
+from moeopt.microbatch.heuristics.sweep import SweepRow
 from moeopt.microbatch.instance import MicrobatchInstance
 from moeopt.microbatch.plan import MicrobatchPlan
 from moeopt.microbatch.verify import Evaluation
@@ -16,13 +16,13 @@ def second_best(
     instance: MicrobatchInstance,
     plan: MicrobatchPlan,
     judged: Evaluation,
-    rows: Sequence[SweepRow],
+    best: Sequence[SweepRow],
     *,
     other_m: bool = False,
 ) -> dict[str, Any] | None:
-    """The best of the other candidates, or of those with another m, and why it is behind."""
+    """The best of the other candidates, or of those with another m, and why it is behind; `best` are ranked."""
     taken = judged.candidate
-    others = [row for row in ranked(instance, rows) if row.candidate != taken]
+    others = [row for row in best if row.candidate != taken]
     if other_m:
         others = [row for row in others if row.candidate.m != taken.m]
     if not others:

@@ -13,6 +13,7 @@ from moeopt.limits import Deadline
 from moeopt.microbatch import bounds
 from moeopt.microbatch.candidates import Candidate
 from moeopt.microbatch.checks import MOST_ITEMS
+from moeopt.microbatch.closed_forms import form_of
 from moeopt.microbatch.graph import StageGraph
 from moeopt.microbatch.instance import MicrobatchInstance
 from moeopt.microbatch.periodic import Laps, TooLong, fcfs_laps
@@ -98,6 +99,9 @@ def happen(instance: MicrobatchInstance, plan: MicrobatchPlan) -> tuple[Schedule
     try:
         return fcfs_laps(graph), ticks
     except TooLong:
+        form = form_of(instance, candidate)
+        if form is not None:  # exact, with no layer to show
+            return Laps(graph, int(form.time * ticks), (), ()), ticks
         raise PlanError([f"{what}, and they do not repeat themselves"]) from None
 
 

@@ -75,7 +75,9 @@ def table(
                 rows.append(row(instance, candidate, how, rule, deadline if rows else None))
             except TooLong:
                 if notes is not None:
-                    notes.append(f"m = {candidate.m}, batch {candidate.batch} {LONG}")
+                    layers = MOST_ITEMS // (candidate.m * len(instance.kind.stages))
+                    told = f"{LONG}; at this m, {layers:,} layers are gone through one by one"
+                    notes.append(f"m = {candidate.m}, batch {candidate.batch} {told}")
             if context is not None:
                 context.report(place + 1, len(instance.candidates))
     except OutOfTime:
@@ -152,11 +154,11 @@ def ranked(instance: MicrobatchInstance, rows: Sequence[SweepRow]) -> list[Sweep
     Ties: the other objective, then fewer micro-batches.
     """
 
-    def key(row: SweepRow) -> tuple[Fraction, Fraction, int]:
+    def key(row: SweepRow) -> tuple[float, Fraction, Fraction, int]:
         per_token = row.time / row.candidate.batch
         if instance.objective == "throughput":
-            return per_token, row.time, row.candidate.m
-        return row.time, per_token, row.candidate.m
+            return float(per_token), per_token, row.time, row.candidate.m
+        return float(row.time), row.time, per_token, row.candidate.m  # the double decides, but for ties
 
     return sorted((row for row in rows if not row.why_not), key=key)
 
@@ -171,7 +173,7 @@ def outcome(instance: MicrobatchInstance, context: Context, how: How) -> Outcome
     stop, notes = ended(instance, rows, context, said)
     best = next(iter(ranked(instance, rows)), None)
     plan = None if best is None else best.plan
-    if plan is None:
+    if plan is None and rows:
         notes.append("no candidate keeps the limits first come first served; that no order does is not proved")
     return Outcome(plan, stop, iterations=len(rows), notes=notes, details={"rows": rows})
 
