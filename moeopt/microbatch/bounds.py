@@ -34,7 +34,7 @@ def bound(instance: MicrobatchInstance, candidate: Candidate) -> Argument:
     """The strongest argument for a candidate; the first of equals. Computed once for an instance."""
     known: Argument | None = instance.memo.get(candidate)
     if known is None:
-        if instance.layer_scale is None and candidate.sizes[0] == candidate.sizes[-1]:
+        if instance.layer_scale is None and candidate.alike:
             known = _alike(instance, candidate.m, *instance.in_ticks(candidate))
         else:
             known = max(arguments(instance.graph(candidate)), key=lambda one: one.seconds)

@@ -19,6 +19,16 @@ class Candidate:
     m: int
     batch: int
 
+    @property
+    def largest(self) -> int:
+        """Tokens of the first micro-batch; no other has more."""
+        return -(-self.batch // self.m)
+
+    @property
+    def alike(self) -> bool:
+        """Whether all micro-batches have as many tokens."""
+        return self.batch % self.m == 0
+
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Tokens of each micro-batch; the larger ones first."""

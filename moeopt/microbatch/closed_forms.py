@@ -149,7 +149,7 @@ def fewest_m(times: Sequence[Number]) -> int:
 
 def form_of(instance: MicrobatchInstance, candidate: Candidate) -> Form | None:
     """The formula's word on a candidate, exact; ``None`` where there is no formula."""
-    if instance.layer_scale is not None or candidate.sizes[0] != candidate.sizes[-1]:
+    if instance.layer_scale is not None or not candidate.alike:
         return None
     fine, ticks = instance.in_ticks(candidate)
     form = form_of_times(instance.pattern, candidate.m, instance.layers, ticks)

@@ -189,7 +189,7 @@ def _fewest(instance: MicrobatchInstance, candidate: Candidate) -> dict[str, Any
     if four is None or instance.pattern != "ping-pong":
         return None
     ours, theirs = closed_forms.fewest_m(four), published.fewest_m(*four)
-    return {"ours": ours, "published": theirs, "micro_batch": candidate.sizes[0]}
+    return {"ours": ours, "published": theirs, "micro_batch": candidate.largest}
 
 
 def _row(
@@ -201,7 +201,7 @@ def _row(
     return {
         "m": candidate.m,
         "batch": candidate.batch,
-        "micro_batch": candidate.sizes[0],
+        "micro_batch": candidate.largest,
         "time_s": time,
         "throughput": candidate.batch / time if time else None,
         "cycle_s": _cycle_of_row(instance, row),

@@ -135,7 +135,7 @@ def solve_exact(instance: MicrobatchInstance, context: Context) -> Outcome[Micro
                 if stop is not Stop.FINISHED or context.deadline.passed():
                     break
                 run.candidate(candidate)
-                stop = run.stop
+            stop = run.stop if stop is Stop.FINISHED else stop
             notes += run.said()
             versions |= run.versions
     except KeyboardInterrupt:

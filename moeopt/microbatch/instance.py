@@ -168,7 +168,7 @@ class MicrobatchInstance:
     @cached_property
     def even(self) -> bool:
         """Whether all micro-batches and all layers are alike, so that formulas can hold."""
-        return self.layer_scale is None and all(len(set(one.sizes)) == 1 for one in self.candidates)
+        return self.layer_scale is None and all(one.alike for one in self.candidates)
 
     def _interpolated(self, needed: Mapping[str, list[int]]) -> list[str]:
         found = []
@@ -204,10 +204,10 @@ class MicrobatchInstance:
         """Bounds that have been computed, for `moeopt.microbatch.bounds`."""
         return {}
 
-    def durations(self, candidate: Candidate, first: int | None = None) -> dict[str, list[Fraction]]:
-        """Exact seconds of each stage, one per micro-batch, or of the first few of them."""
+    def durations(self, candidate: Candidate, first: bool = False) -> dict[str, list[Fraction]]:
+        """Exact seconds of each stage, one per micro-batch, or of the first alone."""
         found = {}
-        sizes = candidate.sizes[:first]
+        sizes = (candidate.largest,) if first else candidate.sizes
         for stage in self.times:
             if stage == "rest":
                 found[stage] = [self.seconds(stage, candidate.batch)]
@@ -220,7 +220,7 @@ class MicrobatchInstance:
 
     def in_ticks(self, candidate: Candidate) -> tuple[int, dict[str, int]]:
         """Ticks a second, and those of each stage of the first micro-batch."""
-        times = {stage: row[0] for stage, row in self.durations(candidate, 1).items()}
+        times = {stage: row[0] for stage, row in self.durations(candidate, first=True).items()}
         fine = math.lcm(*(time.denominator for time in times.values()))
         return fine, {stage: time.numerator * (fine // time.denominator) for stage, time in times.items()}
 
@@ -279,4 +279,4 @@ def _sizes(stage: str, listed: Sequence[Candidate], latency: Latency) -> list[in
     """Tokens at which a stage's time is asked for."""
     if stage == "rest" or (stage == "exchange" and latency == "amortised"):
         return sorted({one.batch for one in listed})
-    return sorted({size for one in listed for size in (one.sizes[0], one.sizes[-1])})
+    return sorted({size for one in listed for size in (one.largest, one.batch // one.m)})

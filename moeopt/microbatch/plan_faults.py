@@ -25,7 +25,7 @@ TOLERANCE = 1e-9
 """Relative difference up to which a stated number and the recomputed one are the same."""
 ALWAYS = ("method", "stop", "seed", "iterations", "runtime_s", "versions")
 """What depends on how the solve went, and only its form can be checked."""
-EARLY = ("TIME", "INTERRUPTED", "NODES", "ITERATIONS", "GAP")
+EARLY = ("TIME", "INTERRUPTED", "GAP")
 """Ends that may leave candidates without a row."""
 
 Found = tuple[list[str], list[str]]
@@ -95,6 +95,9 @@ def _with_plan(instance: MicrobatchInstance, document: Mapping[str, Any]) -> Fou
         faults.append(f"stop = GAP, the gap is {gap:.3g}")
     told, more = _incumbents(document["incumbents"], objective)
     faults += told
+    seen, every = len(solution["sweep"]), len(instance.candidates)
+    if seen < every:
+        aside.append(f"solution.sweep beyond {seen} of {every} candidates")
     said, open_notes = _notes(document["notes"], [*instance.notes, *describe.notes(instance, judged, rows)])
     return faults + said, aside + more + open_notes
 
@@ -129,11 +132,18 @@ def _rows(
             faults += [f"{where}: {fault}" for fault in error.faults]
             continue
         rows.append(fresh)
-    for candidate in () if document["stop"] in EARLY else instance.candidates:
+    early = document["stop"] in EARLY and _cut_short(document["notes"], len(told), len(instance.candidates))
+    for candidate in () if early else instance.candidates:
         if candidate not in told and not _too_long(instance, candidate, how):
             named = f"m = {candidate.m}, batch {candidate.batch}"
             faults.append(f"solution.sweep: {named} is missing, and stop is {document['stop']}")
     return faults, rows
+
+
+def _cut_short(notes: Sequence[str], seen: int, every: int) -> bool:
+    """Whether a note says that so many candidates were looked at; a warm start can be one more."""
+    ends = tuple(f" after {number} of {every} candidates" for number in (seen, seen - 1))
+    return any(note.endswith(ends) for note in notes)
 
 
 def _why(twice: bool) -> str:

@@ -90,7 +90,18 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
     def result(
         self, instance: MicrobatchInstance, method: str, outcome: Outcome[MicrobatchPlan], context: Context
     ) -> Result:
-        """Judge the plan, take the better of it and a warm start, and bound every candidate."""
+        """Judge the plan, take the better of it and a warm start, and bound every candidate.
+
+        An interrupt meanwhile is kept, and does not cost the plan; a second one ends it at once.
+        """
+        try:
+            return self._judged_result(instance, method, replace(outcome, notes=list(outcome.notes)), context)
+        except KeyboardInterrupt:
+            return self._judged_result(instance, method, replace(outcome, stop=Stop.INTERRUPTED), context)
+
+    def _judged_result(
+        self, instance: MicrobatchInstance, method: str, outcome: Outcome[MicrobatchPlan], context: Context
+    ) -> Result:
         plan = outcome.plan
         if plan is None:
             return self._without_plan(instance, method, outcome, context)
@@ -110,6 +121,7 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
                 stop = early if stop is Stop.FINISHED else stop
         except KeyboardInterrupt:
             stop = Stop.INTERRUPTED
+            notes.append(f"interrupted after 0 of {len(instance.candidates)} candidates")
         rows = sweep.with_plan(instance, rows, plan, judged.time, how)
         proved, why = _proved(instance, judged.candidate, context)
         if why is not None:

@@ -55,7 +55,7 @@ def _why(
     ``ends``: filling and draining weigh more.
     """
     kind, theirs, ours = "behind", None, None
-    tokens, form = row.candidate.sizes[0], row.form
+    tokens, form = row.candidate.largest, row.form
     chosen = form_of(instance, judged.candidate)
     served = row.sequences is None and plan.sequences is None  # formulas are for first come, first served
     if behind is None or behind <= 0:
@@ -68,7 +68,7 @@ def _why(
             kind, theirs, ours = "layer", float(form.cycle), float(chosen.cycle)
         else:
             kind, theirs = "token", float(form.busiest / tokens)
-            ours = float(chosen.busiest / judged.candidate.sizes[0])
+            ours = float(chosen.busiest / judged.candidate.largest)
             if theirs <= ours:
                 kind, theirs, ours = "ends", None, None
     return {"kind": kind, "tokens": tokens, "theirs": theirs, "ours": ours}

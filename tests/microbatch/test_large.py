@@ -111,6 +111,23 @@ def test_an_interrupt_while_orders_or_bounds_are_looked_at_keeps_the_plan(monkey
     assert (result.stop, result.plan is not None) == (Stop.INTERRUPTED, True)
 
 
+def test_an_interrupt_while_the_answer_is_judged_keeps_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    from moeopt.microbatch import describe
+
+    real, calls = describe.solution, []
+
+    def pressed(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(describe, "solution", pressed)
+    result = microbatch.solve(MicrobatchInstance(FOUR, layers=4))
+    assert (result.stop, result.status) == (Stop.INTERRUPTED, Status.OPTIMAL)
+    assert faults_of(result.to_dict(), "plan")[0] == []
+
+
 def test_time_that_is_up_before_the_bounds_says_time() -> None:
     from moeopt.limits import Deadline
     from moeopt.microbatch.problem import _proved
