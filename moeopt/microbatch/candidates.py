@@ -19,6 +19,16 @@ class Candidate:
     m: int
     batch: int
 
+    @property
+    def largest(self) -> int:
+        """Tokens of the first micro-batch; no other has more."""
+        return -(-self.batch // self.m)
+
+    @property
+    def alike(self) -> bool:
+        """Whether all micro-batches have as many tokens."""
+        return self.batch % self.m == 0
+
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Tokens of each micro-batch; the larger ones first."""
@@ -41,7 +51,8 @@ def candidates(
     """
     if batches is None:
         return m, tuple(Candidate(count, count * micro_batch) for count in m), []
-    fits = {count: [batch for batch in batches if _fits(count, batch, uneven)] for count in m}
+    fits = {count: {batch for batch in batches if _fits(count, batch, uneven)} for count in m}
+    some = set().union(*fits.values())
     kept = tuple(count for count in m if fits[count])
     notes = []
     for count in m:
@@ -56,7 +67,7 @@ def candidates(
             rule = f"divides none of the batches {_shown(batches)}"
             check.add("m", count, rule=rule, fix=_nearest(count, batches))
     for batch in batches:
-        if kept and not any(_fits(count, batch, uneven) for count in kept):
+        if kept and batch not in some:
             rule = f"can be cut into none of m = {_shown(m)}"
             fix = f"Use a multiple of {min(kept)}, or set uneven"
             check.add("batches", batch, rule=rule, fix=fix if batch >= min(m) else f"Use at least {min(m)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,7 +14,15 @@ from moeopt.microbatch.times import Constant, Linear, Table, TimeModel, Transfer
 
 MOST_ITEMS = 200_000
 """Items (layers x micro-batches x stages) of a schedule: a second's work, and a timeline nobody reads."""
+MOST_OF_A_LAYER = 20_000
+"""Items of a layer up to which layers that are alike may be as many as there are."""
 MOST_CANDIDATES = 20_000
+MOST_PAIRS = 2_000_000
+"""Pairs of m and batch, those that do not fit included."""
+MOST_LISTED = 100_000
+"""Numbers in a list of m or of batches."""
+MOST_SAID = 5
+"""Faults of one list that are said one by one."""
 LARGEST_COUNT = 1_000_000
 
 
@@ -57,13 +66,26 @@ def limits(
 def wholes(check: Violations, field: str, given: object) -> tuple[int, ...]:
     """One whole number or several, each once, in the order given."""
     listed: Any = [given] if _is_whole(given) else _listed(given)
-    if isinstance(listed, str) or not isinstance(listed, Sequence | range) or len(listed) == 0:
+    if isinstance(listed, str) or not isinstance(listed, Sequence | range) or not listed:
         check.add(field, given, rule="must be a whole number or a list of them", fix="Write 4 or [1, 2, 3, 4]")
         return ()
+    if _too_many(listed):
+        few = f"{listed[0]!r}, {listed[1]!r}, ..."
+        check.add(field, few, rule=f"must be at most {MOST_LISTED:,} numbers", fix="Leave some out")
+        return ()
     wrong = [value for value in listed if not _is_whole(value) or not 1 <= value <= LARGEST_COUNT]
-    for value in wrong:
+    for value in wrong[:MOST_SAID]:
         check.add(field, value, rule=f"must be a whole number in 1..{LARGEST_COUNT:,}", fix="Use 1 or more")
+    if len(wrong) > MOST_SAID:
+        check.add(field, f"{len(wrong) - MOST_SAID:,} more", rule="are no such numbers either")
     return () if wrong else tuple(dict.fromkeys(int(value) for value in listed))
+
+
+def _too_many(listed: Sequence[Any] | range) -> bool:
+    try:
+        return len(listed) > MOST_LISTED
+    except OverflowError:  # a range beyond what a machine can count
+        return True
 
 
 def models(check: Violations, times: object, pattern: Pattern | None) -> dict[str, Any]:
@@ -88,7 +110,10 @@ def models(check: Violations, times: object, pattern: Pattern | None) -> dict[st
             elif stage == "combine" and "dispatch" in found:
                 found[stage] = found["dispatch"]
             continue
-        found[stage] = _model(check, where, times[stage])
+        before = len(check.found)
+        model = _model(check, where, times[stage])
+        if len(check.found) == before:
+            found[stage] = model
     return found
 
 
@@ -125,8 +150,10 @@ def tabulated(check: Violations, given: Mapping[str, Any], needed: Mapping[str, 
             found[stage] = model
             continue
         if not isinstance(model, Table):
-            model = Table.of({size: _plain(model(size)) for size in needed[stage]})
-            model.check(f"{stage}, the function's value at", check)
+            made = _asked(check, stage, model, needed[stage])
+            if made is None:
+                continue
+            model = made
         outside = [size for size in needed[stage] if not model.covers(size)]
         if outside:
             rule = f"lies outside the measured sizes {model.tokens[0]} to {model.tokens[-1]}"
@@ -138,6 +165,29 @@ def tabulated(check: Violations, given: Mapping[str, Any], needed: Mapping[str, 
             rule = "the straight line falls below 0 there"
             check.add("times", f"{low[0]} tokens", where=stage, rule=rule, fix="Measure there")
     return found
+
+
+def _asked(check: Violations, stage: str, function: Any, sizes: list[int]) -> Table | None:
+    """A function's values as a table; what it raises, or gives that is no time, is noted with the first such size."""
+    found: dict[int, float] = {}
+    for size in sizes:
+        where = f"{stage}, the function's value at {size} tokens"
+        try:
+            value = plain_number(function(size))
+        except Exception as error:  # somebody else's code: whatever it raises is said, not passed on
+            rule = f"the function failed with {type(error).__name__}: {error}"
+            check.add("times", "none", where=where, rule=rule, fix="Let it give seconds for every size")
+            return None
+        if isinstance(value, Fraction):
+            value = float(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            check.add("times", value, where=where, rule="must be a number of seconds", fix="Let it give a number")
+            return None
+        found[size] = value
+    table = Table.of(found)
+    before = len(check.found)
+    table.check(f"{stage}, the function's value at", check)
+    return table if len(check.found) == before else None
 
 
 def scale(
@@ -163,12 +213,21 @@ def scale(
     return None if check.found else {stage: tuple(row) for stage, row in given.items()}
 
 
-def size(check: Violations, m: Sequence[int], layers: int, stages: int, candidates: int) -> None:
-    """Whether every candidate can be simulated in about a second, and all of them looked at."""
+def size(check: Violations, m: Sequence[int], layers: int, stages: int, candidates: int, *, alike: bool) -> None:
+    """Whether every candidate can be timed in about a second, and all of them looked at.
+
+    Layers that are `alike` repeat themselves and need not be gone through one by one.
+    """
     top = max(m, default=0)
-    if top * layers * stages > MOST_ITEMS:
+    if top * layers * stages > MOST_ITEMS and not (alike and top * stages <= MOST_OF_A_LAYER):
         rule = f"{top:,} micro-batches x {layers:,} layers x {stages} stages are more than {MOST_ITEMS:,} items"
-        check.add("m", top, rule=rule, fix=f"Use at most {max(MOST_ITEMS // (layers * stages), 1):,}, or fewer layers")
+        fewer = MOST_ITEMS // (layers * stages)
+        if alike:
+            fix = f"Use at most {max(fewer, MOST_OF_A_LAYER // stages):,}"
+        else:
+            fix = f"Use at most {MOST_ITEMS // (top * stages):,} layers at this m"
+            fix += f", or m of at most {fewer:,}" if fewer else ""
+        check.add("m", top, rule=rule, fix=fix)
     if candidates > MOST_CANDIDATES:
         rule = f"with m they are more than {MOST_CANDIDATES:,} candidates"
         check.add("batches", f"{candidates:,} pairs", rule=rule, fix="Leave some out")
@@ -182,11 +241,6 @@ def plain_number(value: Any) -> Any:
 def _listed(value: Any) -> Any:
     """Arrays as lists."""
     return value.tolist() if type(value).__module__ == "numpy" and getattr(value, "shape", None) != () else value
-
-
-def _plain(value: Any) -> float:
-    """What a function of the user's returned, numpy numbers as Python's."""
-    return value if type(value) in (int, float) else float(value)
 
 
 def _is_whole(value: object) -> bool:

@@ -7,7 +7,7 @@ layers and one link for both directions have no formula: see `moeopt.microbatch.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -149,13 +149,16 @@ def fewest_m(times: Sequence[Number]) -> int:
 
 def form_of(instance: MicrobatchInstance, candidate: Candidate) -> Form | None:
     """The formula's word on a candidate, exact; ``None`` where there is no formula."""
-    if instance.layer_scale is not None or candidate.sizes[0] != candidate.sizes[-1]:
+    if instance.layer_scale is not None or not candidate.alike:
         return None
-    times = {stage: row[0] for stage, row in instance.durations(candidate).items()}
-    return form_of_times(instance.pattern, candidate.m, instance.layers, times)
+    fine, ticks = instance.in_ticks(candidate)
+    form = form_of_times(instance.pattern, candidate.m, instance.layers, ticks)
+    if form is None:
+        return None
+    return Form(*(Fraction(int(value), fine) for value in (form.time, form.cycle, form.round_trip, form.busiest)))
 
 
-def form_of_times(pattern: str, m: int, layers: int, times: dict[str, Fraction]) -> Form | None:
+def form_of_times(pattern: str, m: int, layers: int, times: Mapping[str, Number]) -> Form | None:
     """The same from the seconds of each stage."""
     rest: Number = times.get("rest", 0)
     if pattern == "ping-pong":

@@ -55,10 +55,16 @@ def cycle_ratio(lap: Lap, *, ordered: bool = True) -> CycleRatio:
     if ordered:
         loads = [Fraction(sum(weights[item] for item in row)) for row in lap.turns]
         value, items = max(zip(loads, lap.turns, strict=True), key=lambda found: found[0])
+    found = largest_ratio(edges, len(lap.items), value, items)
+    return CycleRatio(found.value / fine, found.cycle)
+
+
+def largest_ratio(edges: list[Edge], size: int, value: Fraction, items: tuple[int, ...]) -> CycleRatio:
+    """From the ratio of one cycle, or one that none is below, to the largest: cycles above it until there is none."""
     while True:
-        above = _above(edges, len(lap.items), value)
+        above = _above(edges, size, value)
         if above is None:
-            return CycleRatio(value / fine, items)
+            return CycleRatio(value, items)
         value, items = _ratio(edges, above), above
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
-from moeopt.microbatch import closed_forms, published
-from moeopt.microbatch.bounds import Argument, bound
+from moeopt.microbatch import closed_forms, published, verify
+from moeopt.microbatch.bounds import Argument, arguments
 from moeopt.microbatch.candidates import Candidate
 from moeopt.microbatch.cycle_ratio import cycle_ratio
 from moeopt.microbatch.graph import SYNC
 from moeopt.microbatch.heuristics.sweep import SweepRow, ranked
 from moeopt.microbatch.instance import MicrobatchInstance
 from moeopt.microbatch.plan import MicrobatchPlan
-from moeopt.microbatch.verify import Evaluation
+from moeopt.microbatch.second_best import second_best
+from moeopt.microbatch.steady import steady_cycle
+from moeopt.microbatch.times import Table, exact
+from moeopt.microbatch.verify import Evaluation, in_ticks
 
 MOST_OF_A_LAP = 1_000
 """Items of a lap up to which its cycle ratio is computed where there is no formula."""
@@ -34,7 +38,7 @@ def solution(
 ) -> dict[str, Any]:
     """Everything a reader asks of a plan."""
     candidate, span = judged.candidate, float(judged.time)
-    argument = proved[candidate]
+    argument, best = proved[candidate], ranked(instance, rows)
     return {
         "m": candidate.m,
         "batch": candidate.batch,
@@ -47,14 +51,14 @@ def solution(
         "utilisation": judged.utilisation,
         "sides": list(instance.kind.sides),
         "stages": {name: [float(time) for time in times] for name, times in instance.durations(candidate).items()},
-        **_cycle(instance, candidate),
+        **_cycle(instance, candidate, plan),
         "bound": {"seconds": float(argument.seconds), "kind": argument.kind, "where": argument.where},
-        "published": _published(instance, candidate),
+        "published": _published(instance, judged),
         "fewest_m": _fewest(instance, candidate),
-        "overlap": overlap(instance, judged, rows),
-        "runner_up": _runner_up(instance, judged, rows),
-        "other_m": _runner_up(instance, judged, rows, other_m=True),
-        "sweep": [_row(row, proved) for row in rows],
+        **_overlap(instance, judged, rows),
+        "runner_up": second_best(instance, plan, judged, best),
+        "other_m": second_best(instance, plan, judged, best, other_m=True),
+        "sweep": [_row(instance, row, proved, plan) for row in rows],
         "order": "first come, first served" if plan.sequences is None else "as listed in sequences",
         "sequences": None if plan.sequences is None else [list(row) for row in plan.sequences],
         "timeline": timeline(judged),
@@ -65,55 +69,97 @@ def timeline(judged: Evaluation) -> dict[str, Any]:
     """Rows ``[resource, micro_batch, layer, stage, start_s, end_s]``, by number, in the order in which they start.
 
     Resources and stages are listed by name; what is not split has no micro-batch, ``-1``, and no row if it takes no
-    time.
+    time. ``layers`` are those that are listed, ``None`` for all.
     """
-    graph, done = judged.schedule.graph, judged.schedule
-    lap = graph.lap
+    lap = judged.schedule.graph.lap
+    index = {name: place for place, name in enumerate(lap.resources)}
     items = []
-    for item in sorted(range(graph.num_items), key=lambda one: (done.start[one], done.end[one], one)):
-        layer, stage, micro_batch = graph.place(item)
+    for layer, stage, micro_batch, start, end in judged.schedule.shown():
         unsplit = lap.stages[stage].name == SYNC
-        if unsplit and done.start[item] == done.end[item]:
-            continue
-        times = [judged.seconds(done.start[item]), judged.seconds(done.end[item])]
-        items.append([graph.resource(item), -1 if unsplit else micro_batch, layer, stage, *times])
-    return {"resources": list(lap.resources), "stages": [stage.name for stage in lap.stages], "items": items}
-
-
-def _cycle(instance: MicrobatchInstance, candidate: Candidate) -> dict[str, Any]:
-    """What one more layer costs, and what sets it."""
-    form = closed_forms.form_of(instance, candidate)
-    if form is None:
-        lap = instance.graph(candidate).lap
-        known = lap.in_turn and instance.layer_scale is None and len(lap.items) <= MOST_OF_A_LAP
-        return {"cycle_s": float(cycle_ratio(lap).value) if known else None, "round_trip_s": None, "busiest_s": None}
+        if not unsplit or start != end:
+            named = [index[lap.stages[stage].resource], -1 if unsplit else micro_batch, layer, stage]
+            items.append(((start, end, layer, stage, micro_batch), named))
+    items.sort(key=lambda one: one[0])
+    layers = judged.schedule.layers
     return {
-        "cycle_s": float(form.cycle),
-        "round_trip_s": float(form.round_trip),
-        "busiest_s": float(form.busiest),
+        "resources": list(lap.resources),
+        "stages": [stage.name for stage in lap.stages],
+        "layers": None if layers is None else list(layers),
+        "items": [[*named, judged.seconds(key[0]), judged.seconds(key[1])] for key, named in items],
     }
 
 
-def overlap(instance: MicrobatchInstance, judged: Evaluation, rows: Sequence[SweepRow]) -> dict[str, Any] | None:
-    """What cutting up is worth: against one part, and from which batch on it pays; ``None`` without m = 1 in the sweep.
+def cycle(instance: MicrobatchInstance, candidate: Candidate, plan: MicrobatchPlan) -> float | None:
+    """What one more layer costs in the order of the plan; ``None`` where that is not known."""
+    if instance.layer_scale is not None:
+        return None
+    if plan.sequences is not None:
+        graph, ticks = in_ticks(instance.graph(candidate))
+        found = steady_cycle(graph, plan.sequences)
+        return None if found is None else float(found / ticks)
+    form = closed_forms.form_of(instance, candidate)
+    if form is not None:
+        return float(form.cycle)
+    if candidate.m * len(instance.kind.stages) > MOST_OF_A_LAP:
+        return None
+    lap = instance.graph(candidate).lap
+    return float(cycle_ratio(lap).value) if lap.in_turn else None
+
+
+def _cycle_of_row(instance: MicrobatchInstance, row: SweepRow) -> float | None:
+    if row.sequences is not None:
+        return cycle(instance, row.candidate, row.plan)
+    return None if row.form is None else float(row.form.cycle)
+
+
+def _cycle(instance: MicrobatchInstance, candidate: Candidate, plan: MicrobatchPlan) -> dict[str, Any]:
+    """What one more layer costs, and the times of a micro-batch that set it."""
+    form = closed_forms.form_of(instance, candidate)
+    return {
+        "cycle_s": cycle(instance, candidate, plan),
+        "round_trip_s": None if form is None else float(form.round_trip),
+        "busiest_s": None if form is None else float(form.busiest),
+    }
+
+
+def _overlap(instance: MicrobatchInstance, judged: Evaluation, rows: Sequence[SweepRow]) -> dict[str, Any]:
+    found = overlap(instance, judged, rows)
+    if isinstance(found, str):
+        return {"overlap": None, "overlap_reason": found}
+    return {"overlap": found, "overlap_reason": None}
+
+
+def overlap(instance: MicrobatchInstance, judged: Evaluation, rows: Sequence[SweepRow]) -> dict[str, Any] | str:
+    """What cutting up is worth: against one part, and from which batch on it pays; or why that is not known.
 
     ``gain`` compares seconds per token, of the same batch where batches are given. ``pays_from`` is the smallest batch
-    from which on some m > 1 is faster at every candidate batch; ``None`` where it does not pay at the largest one.
+    from which on some m > 1 is faster at every candidate batch; ``None`` where it does not pay at the largest one, or
+    where not every candidate was looked at.
     """
-    single = {row.candidate.batch: row for row in rows if row.candidate.m == 1}
-    batch = judged.candidate.batch if instance.batches is not None else instance.micro_batch
+    taken, given = judged.candidate, instance.batches is not None
+    single = {row.candidate.batch: row.time for row in rows if row.candidate.m == 1}
+    batch = taken.batch if given else instance.micro_batch
     if batch not in single:
-        return None
-    ours, alone = judged.time / judged.candidate.batch, single[batch].time / batch
+        return "m = 1 was not looked at"
+    cut: dict[int, list[Fraction]] = {}
+    for row in rows:
+        if row.candidate.m > 1:
+            cut.setdefault(row.candidate.batch, []).append(row.time)
+    seen = {row.candidate for row in rows}
+    if taken.m == 1:
+        same = [one for one in instance.candidates if one.m > 1 and (not given or one.batch == batch)]
+        if not any(one in seen for one in same):
+            return "only m = 1 was looked at" + (f" with a batch of {batch}" if cut else "")
+        if not all(one in seen for one in same):
+            return "not every m was looked at"
+    ours, alone = judged.time / taken.batch, single[batch] / batch
     gain = float(alone / ours - 1) if ours else 0.0
-    if instance.batches is None:
-        return {"gain": gain, "pays_from": None}
     pays_from = None
-    for size in sorted(single, reverse=True):
-        cut = [row.time for row in rows if row.candidate.batch == size and row.candidate.m > 1]
-        if not cut or min(cut) >= single[size].time:
-            break
-        pays_from = size
+    if given and len(seen) == len(instance.candidates):
+        for size in sorted(single, reverse=True):
+            if size not in cut or min(cut[size]) >= single[size]:
+                break
+            pays_from = size
     return {"gain": gain, "pays_from": pays_from}
 
 
@@ -125,13 +171,16 @@ def _four(instance: MicrobatchInstance, candidate: Candidate) -> tuple[Any, ...]
     return tuple(times[name][0] for name in FOUR)
 
 
-def _published(instance: MicrobatchInstance, candidate: Candidate) -> dict[str, Any] | None:
+def _published(instance: MicrobatchInstance, judged: Evaluation) -> dict[str, Any] | None:
+    """The formula as published, against the time of the plan."""
+    candidate = judged.candidate
     four = _four(instance, candidate)
     if four is None:
         return None
-    if instance.pattern == "dual":
-        return published.dual(candidate.m, instance.layers, *four).to_dict(published.DUAL_SOURCE)
-    return published.ping_pong(candidate.m, instance.layers, *four).to_dict(published.PING_PONG_SOURCE)
+    a, d, e, b = four
+    dual = instance.pattern == "dual"
+    value = (published.dual if dual else published.ping_pong)(candidate.m, instance.layers, a, d, e, b, judged.time)
+    return value.to_dict(published.DUAL_SOURCE if dual else published.PING_PONG_SOURCE)
 
 
 def _fewest(instance: MicrobatchInstance, candidate: Candidate) -> dict[str, Any] | None:
@@ -140,106 +189,65 @@ def _fewest(instance: MicrobatchInstance, candidate: Candidate) -> dict[str, Any
     if four is None or instance.pattern != "ping-pong":
         return None
     ours, theirs = closed_forms.fewest_m(four), published.fewest_m(*four)
-    return {"ours": ours, "published": theirs, "micro_batch": candidate.sizes[0]}
+    return {"ours": ours, "published": theirs, "micro_batch": candidate.largest}
 
 
-def _row(row: SweepRow, proved: Mapping[Candidate, Argument]) -> dict[str, Any]:
+def _row(
+    instance: MicrobatchInstance, row: SweepRow, proved: Mapping[Candidate, Argument], plan: MicrobatchPlan
+) -> dict[str, Any]:
+    """A row; the sequences of the plan itself are listed with the plan."""
     candidate, time = row.candidate, float(row.time)
+    listed = row.sequences is not None and row.plan != plan
     return {
         "m": candidate.m,
         "batch": candidate.batch,
-        "micro_batch": candidate.sizes[0],
+        "micro_batch": candidate.largest,
         "time_s": time,
         "throughput": candidate.batch / time if time else None,
-        "cycle_s": None if row.form is None else float(row.form.cycle),
+        "cycle_s": _cycle_of_row(instance, row),
         "lower_bound_s": float(proved[candidate].seconds) if candidate in proved else None,
         "how": row.how,
         "why_not": row.why_not,
+        "order": "fcfs" if row.sequences is None else "own",
+        "sequences": [list(one) for one in row.sequences or ()] if listed else None,
     }
 
 
-def _runner_up(
-    instance: MicrobatchInstance, judged: Evaluation, rows: Sequence[SweepRow], *, other_m: bool = False
-) -> dict[str, Any] | None:
-    """The best of the other candidates, or of those with another m, and why it is behind."""
-    taken = judged.candidate
-    others = [row for row in ranked(instance, rows) if row.candidate != taken]
-    if other_m:
-        others = [row for row in others if row.candidate.m != taken.m]
-    if not others:
-        return None
-    row = others[0]
-    candidate, time = row.candidate, float(row.time)
-    worth = row.time / candidate.batch if instance.objective == "throughput" else row.time
-    behind = float(worth / judged.objective - 1) if judged.objective else (None if worth else 0.0)
-    return {
-        "m": candidate.m,
-        "batch": candidate.batch,
-        "time_s": time,
-        "throughput": candidate.batch / time if time else None,
-        "objective": float(worth),
-        "behind": behind,
-        "reason": reason(instance, row, judged, behind),
-    }
-
-
-def reason(instance: MicrobatchInstance, row: SweepRow, judged: Evaluation, behind: float | None) -> str:
-    """Why a candidate is not the best one, in a sentence."""
-    if behind is None:
-        return "it takes time, the plan takes none"
-    if behind < 0:
-        return f"{-100 * behind:.3g} % shorter: the plan is not the best of the candidates"
-    if not behind:
-        return "as good; the choice between equals goes to the other objective, then to fewer micro-batches"
-    m, form = row.candidate.m, row.form
-    said = f"{100 * behind:.3g} % longer a {'step' if instance.objective == 'time' else 'token'}"
-    chosen = closed_forms.form_of(instance, judged.candidate)
-    parts = f"{m} parts of {row.candidate.sizes[0]} tokens" if m > 1 else f"one part of {row.candidate.batch} tokens"
-    if form is None or chosen is None:
-        return f"{said}, with {parts}"
-    if instance.pattern in ("ping-pong", "dual") and form.cycle > m * form.busiest:
-        part = 100 * float(m * form.busiest / form.cycle)
-        return f"{said}: transfers show with {parts}, the busiest resource works {part:.3g} % of a layer"
-    if instance.objective == "time":
-        return f"{said}: a layer costs {float(form.cycle):.4g} s with {parts}, not {float(chosen.cycle):.4g} s"
-    ours, theirs = (
-        float(one.busiest / candidate.sizes[0])
-        for one, candidate in ((form, row.candidate), (chosen, judged.candidate))
-    )
-    if ours > theirs:
-        return f"{said}: with {parts} the busiest resource takes {ours:.4g} s a token, not {theirs:.4g} s"
-    return f"{said}: with {parts} filling and draining the pipeline weigh more"
-
-
-def notes(instance: MicrobatchInstance, judged: Evaluation) -> list[str]:
+def notes(instance: MicrobatchInstance, judged: Evaluation, rows: Sequence[SweepRow]) -> list[str]:
     """What a reader may not expect."""
-    if judged.candidate.m == 1:
-        return ["no overlap with m = 1: nothing runs while the only micro-batch is elsewhere"]
-    return []
+    taken, found = judged.candidate, []
+    if taken.m == 1:
+        found.append("no overlap with m = 1: nothing runs while the only micro-batch is elsewhere")
+    known = next(row for row in rows if row.candidate == taken)
+    if known.time < judged.time:
+        how = "first come, first served" if known.sequences is None else "in another order"
+        found.append(f"the order of the plan is not the best known: {float(known.time):.6g} s {how}")
+    more = _larger_m(instance, judged)
+    if more is not None:
+        found.append(f"m = {taken.m} is the largest m tried; {more} may be better")
+    return found
 
 
-def memory_conflict(instance: MicrobatchInstance) -> dict[str, Any]:
-    """The smallest batch does not fit."""
-    assert instance.bytes_per_sequence is not None and instance.memory_bytes is not None
-    least = min(one.batch for one in instance.candidates)
-    need = least * instance.bytes_per_sequence
-    room = int(instance.memory_bytes // instance.bytes_per_sequence)
-    message = (
-        f"the smallest batch, {least}, needs {need:.6g} bytes, memory_bytes is {instance.memory_bytes:.6g}: "
-        f"room for {room} sequences"
-    )
-    return {"rule": "memory_bytes", "message": message, "shortfall": need - instance.memory_bytes, "best": need}
-
-
-def tbt_conflict(instance: MicrobatchInstance, rows: Sequence[SweepRow]) -> dict[str, Any]:
-    """The limit on the time of a step is below what any candidate can do."""
-    assert instance.tbt_slo_s is not None
-    best = min((row for row in rows if row.why_not != "memory"), key=lambda row: row.time)
-    time, one = float(best.time), best.candidate
-    floor = min(bound(instance, row.candidate).seconds for row in rows if row.why_not != "memory")
-    order = "" if floor == best.time else f"; no order of service gets below {float(floor):.6g} s"
-    message = (
-        f"tbt_slo_s = {instance.tbt_slo_s:.6g} s is below the best possible, {time:.6g} s "
-        f"with m = {one.m} and a batch of {one.batch}{order}"
-    )
-    return {"rule": "tbt_slo_s", "message": message, "shortfall": time - instance.tbt_slo_s, "best": time}
+def _larger_m(instance: MicrobatchInstance, judged: Evaluation) -> str | None:
+    """The next m beyond those tried, where the best is the largest and a bound does not rule the next one out."""
+    taken = judged.candidate
+    if len(instance.m) == 1 or taken.m < max(instance.m):
+        return None
+    following = []
+    if instance.batches is None:
+        following.append(Candidate(taken.m + 1, (taken.m + 1) * instance.micro_batch))
+    for batch in sorted({taken.batch, max(instance.batches)}) if instance.batches else ():
+        beyond = range(taken.m + 1, min(batch, 2 * taken.m + 1) + 1)
+        following += [Candidate(m, batch) for m in beyond if instance.uneven or batch % m == 0][:1]
+    for one in following:
+        if not verify.fits_memory(instance, one):
+            continue
+        sizes = {*one.sizes, one.batch} if {"rest", "exchange"} & set(instance.times) else set(one.sizes)
+        tables = [model for model in instance.times.values() if isinstance(model, Table)]
+        if not all(model.covers(size) for model in tables for size in sizes):
+            return "more"
+        argument = max(arguments(instance.graph(one)), key=lambda found: found.seconds).seconds
+        slow = instance.tbt_slo_s is not None and argument > exact(instance.tbt_slo_s)
+        if not slow and verify.worth(instance, one, argument) < judged.objective:
+            return f"m = {one.m}" + (f" with a batch of {one.batch}" if instance.batches else "")
+    return None

@@ -107,57 +107,44 @@ def start_values(model: Model, plan: MicrobatchPlan, instance: MicrobatchInstanc
 def solve_exact(instance: MicrobatchInstance, context: Context) -> Outcome[MicrobatchPlan]:
     """Choose by the programme, then search the order of every candidate that could still be better."""
     from moeopt.backends import LinearModel, Worker, solve_model
-    from moeopt.backends import read_back as values_of
 
     outcome = search.search(instance, context)
     rows: list[SweepRow] = outcome.details["rows"]
-    found, notes, versions = outcome.plan, list(outcome.notes), {}
-    stop = outcome.stop
+    notes, versions, stop = list(outcome.notes), dict[str, str](), outcome.stop
     claims: dict[Candidate, Fraction] = {}
-    with Worker() as worker:
-        first = next(iter(sweep.ranked(instance, rows)), None)
-        if found is not None and first is not None and stop is Stop.FINISHED and not context.deadline.passed():
-            model = build(instance, rows=rows, scaled=True)
-            linear = LinearModel.from_pulp(model.problem)
-            start = start_values(model, MicrobatchPlan(first.candidate.m, first.candidate.batch), instance)
-            answer = solve_model(
-                linear,
-                limits=replace(context.limits, time_s=_left(context), gap=0.0),
-                seed=context.seed % 2**31,
-                start=[start[name] for name in linear.columns],
-                worker=worker,
-            )
-            notes += answer.notes
-            versions["solver"] = answer.backend
-            if answer.status is not Status.OPTIMAL:
-                stop = answer.stop
-            if answer.values is not None:
-                chosen = read_back(model, values_of(linear, answer.values))
-                if _worth(instance, chosen) < _worth(instance, found):
-                    found = chosen
-        run = order.Search(instance, context, worker, found)
-        value = None if found is None else _worth(instance, found)
-        for candidate in search.promising(instance, rows, value)[:MOST_ORDERS]:
-            if stop is not Stop.FINISHED or context.deadline.passed():
-                stop = (
-                    stop if stop is not Stop.FINISHED else Stop.INTERRUPTED if context.deadline.stopped() else Stop.TIME
+    try:
+        with Worker() as worker:
+            first = next(iter(sweep.ranked(instance, rows)), None)
+            if first is not None and stop is Stop.FINISHED and not context.deadline.passed():
+                model = build(instance, rows=rows, scaled=True)
+                linear = LinearModel.from_pulp(model.problem)
+                start = start_values(model, first.plan, instance)
+                answer = solve_model(
+                    linear,
+                    limits=replace(context.limits, time_s=_left(context), gap=0.0),
+                    seed=context.seed % 2**31,
+                    start=[start[name] for name in linear.columns],
+                    worker=worker,
                 )
-                break
-            run.candidate(candidate)
-    claims |= run.claims
-    notes += run.said()
-    return replace(
-        outcome,
-        plan=run.plan,
-        stop=run.stop if stop is Stop.FINISHED else stop,
-        bounds=claims,  # type: ignore[arg-type]
-        notes=[note for note in dict.fromkeys(notes) if run.plan is None or not note.startswith("no candidate")],
-        versions=versions | run.versions,
-    )
-
-
-def _worth(instance: MicrobatchInstance, plan: MicrobatchPlan) -> Fraction:
-    return verify.evaluate(instance, plan).objective
+                notes += answer.notes
+                versions["solver"] = answer.backend
+                if answer.status is not Status.OPTIMAL:
+                    stop = answer.stop
+            run = order.Search(instance, context, worker, rows, claims)
+            for candidate in search.promising(instance, rows)[:MOST_ORDERS]:
+                if stop is not Stop.FINISHED or context.deadline.passed():
+                    break
+                run.candidate(candidate)
+            stop = run.stop if stop is Stop.FINISHED else stop
+            notes += run.said()
+            versions |= run.versions
+    except KeyboardInterrupt:
+        stop = Stop.INTERRUPTED
+    if stop is Stop.FINISHED and context.deadline.passed():
+        stop = Stop.INTERRUPTED if context.deadline.stopped() else Stop.TIME
+    found = replace(outcome, stop=stop, notes=list(dict.fromkeys(notes)), versions=versions)
+    found.bounds = claims  # type: ignore[assignment]
+    return search.chosen(instance, found, rows)
 
 
 def _left(context: Context) -> float | None:

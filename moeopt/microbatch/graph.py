@@ -163,6 +163,16 @@ class StageGraph:
             tuple(start + item for start in range(0, self.num_items, size) for item in row) for row in self.lap.turns
         )
 
+    def busy(self) -> tuple[Number, ...]:
+        """Time that the items of each resource take together."""
+        factors: list[Number] = [self.layers] * len(self.lap.stages)
+        if self.scale is not None:
+            factors = list(map(sum, zip(*self.scale, strict=True)))
+        totals: list[Number] = [0 for _ in self.lap.resources]
+        for (stage, _), time, resource in zip(self.lap.items, self.lap.durations, self.lap.resource_of, strict=True):
+            totals[resource] += time * factors[stage]
+        return tuple(totals)
+
     def place(self, item: int) -> tuple[int, int, int]:
         """(layer, stage, micro-batch) of an item."""
         layer, inner = divmod(item, len(self.lap.items))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -113,12 +114,30 @@ class MicrobatchInstance:
         wanted = checks.wholes(check, "m", DEFAULT_M if m is None else m)
         totals = None if batches is None else checks.wholes(check, "batches", batches)
         given = checks.models(check, times, PATTERNS.get(pattern) if isinstance(pattern, str) else None)
-        check.raise_if_any()
-        scale = checks.scale(check, layer_scale, PATTERNS[pattern], layers)
-        kept, listed, notes = candidates(
-            check, wanted, totals, micro_batch=micro_batch, uneven=uneven, default=m is None
-        )
-        checks.size(check, kept, layers, len(PATTERNS[pattern].stages), len(listed))
+        kind = PATTERNS.get(pattern) if isinstance(pattern, str) else None
+        bad = {fault.field for fault in check.found}
+        scale = None
+        if kind is not None and "layers" not in bad:
+            scale = checks.scale(check, layer_scale, kind, layers)
+        kept: tuple[int, ...] = ()
+        listed: tuple[Candidate, ...] = ()
+        notes: list[str] = []
+        if not bad & {"m", "batches", "micro_batch", "uneven"}:
+            pairs = len(wanted) * len(totals or (1,))
+            if pairs > checks.MOST_PAIRS:
+                rule = f"with m they are more than {checks.MOST_PAIRS:,} pairs"
+                check.add("batches", f"{pairs:,} pairs", rule=rule, fix="Leave some out")
+            else:
+                kept, listed, notes = candidates(
+                    check, wanted, totals, micro_batch=micro_batch, uneven=uneven, default=m is None
+                )
+        if listed and kind is not None and "layers" not in bad:
+            checks.size(check, kept, layers, len(kind.stages), len(listed), alike=layer_scale is None)
+        tables: dict[str, TimeModel] = {}
+        needed: dict[str, list[int]] = {}
+        if kind is not None and "latency" not in bad and len(listed) <= checks.MOST_CANDIDATES:
+            needed = {stage: _sizes(stage, listed, latency) for stage in kind.stages}
+            tables = checks.tabulated(check, given, needed)
         check.raise_if_any()
         fields = {
             "layers": int(layers),
@@ -135,12 +154,10 @@ class MicrobatchInstance:
             "objective": objective or ("time" if totals is not None and len(totals) == 1 else "throughput"),
             "name": name,
             "candidates": listed,
+            "times": tables,
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
-        needed = {stage: self._sizes(stage) for stage in PATTERNS[pattern].stages}
-        object.__setattr__(self, "times", checks.tabulated(check, given, needed))
-        check.raise_if_any()
         object.__setattr__(self, "notes", (*notes, *self._interpolated(needed)))
 
     @property
@@ -151,13 +168,7 @@ class MicrobatchInstance:
     @cached_property
     def even(self) -> bool:
         """Whether all micro-batches and all layers are alike, so that formulas can hold."""
-        return self.layer_scale is None and all(len(set(one.sizes)) == 1 for one in self.candidates)
-
-    def _sizes(self, stage: str) -> list[int]:
-        """Tokens at which a stage's time is asked for."""
-        if stage == "rest" or (stage == "exchange" and self.latency == "amortised"):
-            return sorted({one.batch for one in self.candidates})
-        return sorted({size for one in self.candidates for size in one.sizes})
+        return self.layer_scale is None and all(one.alike for one in self.candidates)
 
     def _interpolated(self, needed: Mapping[str, list[int]]) -> list[str]:
         found = []
@@ -183,18 +194,35 @@ class MicrobatchInstance:
             known = self._seconds[stage, tokens] = self.times[stage].at(tokens)
         return known
 
-    def durations(self, candidate: Candidate) -> dict[str, list[Fraction]]:
-        """Exact seconds of each stage, one per micro-batch."""
+    @cached_property
+    def known(self) -> frozenset[Candidate]:
+        """The candidates, to look one up."""
+        return frozenset(self.candidates)
+
+    @cached_property
+    def memo(self) -> dict[Candidate, Any]:
+        """Bounds that have been computed, for `moeopt.microbatch.bounds`."""
+        return {}
+
+    def durations(self, candidate: Candidate, first: bool = False) -> dict[str, list[Fraction]]:
+        """Exact seconds of each stage, one per micro-batch, or of the first alone."""
         found = {}
+        sizes = (candidate.largest,) if first else candidate.sizes
         for stage in self.times:
             if stage == "rest":
                 found[stage] = [self.seconds(stage, candidate.batch)]
             elif stage == "exchange" and self.latency == "amortised":
                 whole = self.seconds(stage, candidate.batch)
-                found[stage] = [whole * size / candidate.batch for size in candidate.sizes]
+                found[stage] = [whole * size / candidate.batch for size in sizes]
             else:
-                found[stage] = [self.seconds(stage, size) for size in candidate.sizes]
+                found[stage] = [self.seconds(stage, size) for size in sizes]
         return found
+
+    def in_ticks(self, candidate: Candidate) -> tuple[int, dict[str, int]]:
+        """Ticks a second, and those of each stage of the first micro-batch."""
+        times = {stage: row[0] for stage, row in self.durations(candidate, first=True).items()}
+        fine = math.lcm(*(time.denominator for time in times.values()))
+        return fine, {stage: time.numerator * (fine // time.denominator) for stage, time in times.items()}
 
     def graph(self, candidate: Candidate) -> StageGraph:
         """The stage graph of a candidate, in exact seconds."""
@@ -245,3 +273,10 @@ class MicrobatchInstance:
             "memory_bytes": self.memory_bytes,
             "objective": self.objective,
         }
+
+
+def _sizes(stage: str, listed: Sequence[Candidate], latency: Latency) -> list[int]:
+    """Tokens at which a stage's time is asked for."""
+    if stage == "rest" or (stage == "exchange" and latency == "amortised"):
+        return sorted({one.batch for one in listed})
+    return sorted({size for one in listed for size in (one.largest, one.batch // one.m)})

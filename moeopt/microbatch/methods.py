@@ -8,7 +8,7 @@ from moeopt.microbatch.problem import house
 from moeopt.registry import Method
 
 METHODS = (
-    Method("lpt", lpt.lpt, "the longest waiting item first, every candidate simulated", "baseline"),
+    Method("lpt", lpt.lpt, "the longest waiting item first, every candidate simulated", "baseline", sweep.too_long),
     Method("simulate", sweep.simulate, "every candidate by the event simulator", "heuristic"),
     Method(
         "closed_form",

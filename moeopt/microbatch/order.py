@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from moeopt.errors import PlanError
 from moeopt.microbatch import bounds, verify
 from moeopt.microbatch.candidates import Candidate
-from moeopt.microbatch.graph import StageGraph
+from moeopt.microbatch.graph import SYNC, StageGraph
+from moeopt.microbatch.heuristics import sweep
+from moeopt.microbatch.heuristics.sweep import SweepRow
 from moeopt.microbatch.instance import MicrobatchInstance
 from moeopt.microbatch.plan import MicrobatchPlan
 from moeopt.microbatch.simulate import Schedule
@@ -118,15 +120,30 @@ def start_values(model: OrderModel, schedule: Schedule) -> dict[str, float]:
     return values
 
 
+def num_open_pairs(instance: MicrobatchInstance, candidate: Candidate) -> int:
+    """How many pairs are open, counted without writing them down."""
+    stages: dict[str, int] = {}
+    for stage in instance.kind.build_stages:
+        stages[stage.resource] = stages.get(stage.resource, 0) + 1
+    layers = instance.layers
+    pairs = candidate.m * (candidate.m - 1) // 2
+    if SYNC in instance.kind.symbols:  # items of different layers wait for one another
+        return layers * pairs * sum(num * num for num in stages.values())
+    return pairs * sum((layers * num) ** 2 for num in stages.values())
+
+
 class Search:
-    """Candidates one after another; keeps the best plan, and what was claimed about each candidate."""
+    """Candidates one after another; keeps the best order of each in its row, and what was claimed about it."""
 
     def __init__(
-        self, instance: MicrobatchInstance, context: Context, worker: Worker, plan: MicrobatchPlan | None
+        self,
+        instance: MicrobatchInstance,
+        context: Context,
+        worker: Worker,
+        rows: list[SweepRow],
+        claims: dict[Candidate, Fraction],
     ) -> None:
-        self.instance, self.context, self.worker, self.plan = instance, context, worker, plan
-        self.best = None if plan is None else verify.evaluate(instance, plan).objective
-        self.claims: dict[Candidate, Fraction] = {}
+        self.instance, self.context, self.worker, self.rows, self.claims = instance, context, worker, rows, claims
         self.large: list[Candidate] = []
         self.notes: list[str] = []
         self.versions: dict[str, str] = {}
@@ -136,26 +153,22 @@ class Search:
         """Notes on everything that happened."""
         if not self.large:
             return self.notes
-        one = self.large[0]
-        note = (
-            f"the order of {len(self.large)} candidates was not searched (m = {one.m}, batch {one.batch}, ...): "
-            f"more than {MOST_PAIRS} pairs are open"
-        )
-        return [*self.notes, note]
+        one, many = self.large[0], len(self.large)
+        which = f"m = {one.m}, batch {one.batch}" + (", ..." if many > 1 else "")
+        what = f"the order of {many} {'candidate' if many == 1 else 'candidates'} was not searched ({which})"
+        return [*self.notes, f"{what}: more than {MOST_PAIRS} pairs are open"]
 
     def candidate(self, candidate: Candidate) -> None:
         """Search the order of one candidate."""
         from moeopt.backends import LinearModel, solve_model
         from moeopt.backends import read_back as values_of
 
-        plan = MicrobatchPlan(candidate.m, candidate.batch)
-        if self.plan is not None and (self.plan.m, self.plan.batch) == (plan.m, plan.batch):
-            plan = self.plan  # the best order so far
-        known, ticks = verify.schedule(self.instance, plan)
-        graph = known.graph
-        if len(open_pairs(graph)[0]) > MOST_PAIRS:
+        if num_open_pairs(self.instance, candidate) > MOST_PAIRS:
             self.large.append(candidate)
             return
+        place = next(place for place, row in enumerate(self.rows) if row.candidate == candidate)
+        known, ticks = verify.schedule(self.instance, self.rows[place].plan)
+        graph = known.graph
         floor = bounds.bound(self.instance, candidate).seconds * ticks
         alike = len(set(candidate.sizes)) == 1
         model = build(graph, known.makespan, lower_bound=floor, alike=alike, scaled=True)
@@ -174,24 +187,19 @@ class Search:
         self.versions["solver"] = answer.backend
         if answer.status is not Status.OPTIMAL:
             self.stop = answer.stop
-        done = Fraction(known.makespan) / ticks
         if answer.values is not None:
-            sequences = read_back(model, values_of(linear, answer.values))
-            done = min(done, self._take(MicrobatchPlan(candidate.m, candidate.batch, sequences), done))
+            self._take(place, read_back(model, values_of(linear, answer.values)))
         if answer.bound is not None:
-            self.claims[candidate] = min(Fraction(answer.bound) * Fraction(model.scale) / ticks, done)
+            claim = Fraction(answer.bound) * Fraction(model.scale) / ticks
+            self.claims[candidate] = min(claim, self.rows[place].time)
 
-    def _take(self, plan: MicrobatchPlan, known: Fraction) -> Fraction:
-        """Take the plan over if the referee finds it better; its time, or the known one where it is no plan."""
+    def _take(self, place: int, sequences: tuple[tuple[int, ...], ...]) -> None:
+        """Put the order into its row if the referee finds it better."""
+        row = self.rows[place]
         try:
+            plan = MicrobatchPlan(row.candidate.m, row.candidate.batch, sequences)
             done, ticks = verify.schedule(self.instance, plan)
-            time = Fraction(done.makespan) / ticks
-            if time < known and (
-                self.best is None or verify.worth(self.instance, Candidate(plan.m, plan.batch), time) < self.best
-            ):
-                self.best = verify.evaluate(self.instance, plan).objective
-                self.plan = plan
         except PlanError as error:
             self.notes.append(f"an order that the solver gave is refused: {error}")
-            return known
-        return time
+            return
+        self.rows[place] = sweep.ordered(self.instance, row, Fraction(done.makespan) / ticks, sequences)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from moeopt.microbatch import bounds, describe, verify
+from moeopt.microbatch import bounds, conflicts, describe, verify
 from moeopt.microbatch.bounds import Argument
 from moeopt.microbatch.candidates import Candidate
 from moeopt.microbatch.heuristics import sweep
+from moeopt.microbatch.heuristics.sweep import SweepRow
 from moeopt.microbatch.instance import MicrobatchInstance
 from moeopt.microbatch.plan import MicrobatchPlan, as_plan
 from moeopt.microbatch.times import exact
@@ -17,6 +19,10 @@ from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Resu
 from moeopt.versions import versions
 
 Arguments = dict[Candidate, Argument]
+LOOK = 64
+"""Bounds between two looks at the time."""
+TOLD_S = 1e-4
+"""Time kept back for telling of a candidate."""
 
 
 class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
@@ -26,15 +32,7 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
 
     def conflicts(self, instance: MicrobatchInstance) -> list[dict[str, Any]]:
         """Limits that no candidate keeps in any order of service."""
-        fitting = [one for one in instance.candidates if verify.fits_memory(instance, one)]
-        if not fitting:
-            return [describe.memory_conflict(instance)]
-        if instance.tbt_slo_s is None:
-            return []
-        limit = exact(instance.tbt_slo_s)
-        if any(bounds.bound(instance, one).seconds <= limit for one in fitting):
-            return []
-        return [describe.tbt_conflict(instance, sweep.table(instance))]
+        return conflicts.conflicts(instance)
 
     def as_plan(self, instance: MicrobatchInstance, raw: Any) -> MicrobatchPlan:
         """Take a `MicrobatchPlan`, ``(m, batch)`` or a mapping."""
@@ -50,6 +48,26 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
         """The INFEASIBLE result."""
         frame = self._frame(instance, method, Outcome(None), context)
         return Result(status=Status.INFEASIBLE, conflicts=tuple(conflicts), **frame)
+
+    def _without_plan(
+        self, instance: MicrobatchInstance, method: str, outcome: Outcome[MicrobatchPlan], context: Context
+    ) -> Result:
+        """UNKNOWN, or where a solver says of every candidate that no order keeps the limit, INFEASIBLE."""
+        claims: dict[Candidate, Fraction] = {} if outcome.bounds is None else dict(outcome.bounds)
+        frame = self._frame(instance, method, outcome, context)
+        if instance.tbt_slo_s is None or not claims or not _ruled_out(instance, claims):
+            return Result(status=Status.UNKNOWN, **frame)
+        frame["notes"] = tuple(note for note in frame["notes"] if not note.startswith("no candidate"))
+        proved = {one: bounds.bound(instance, one) for one in instance.candidates}
+        floor, kind, certificate = lower_bound(instance, proved, claims, None)
+        return Result(
+            status=Status.INFEASIBLE,
+            conflicts=(conflicts.tbt_conflict(instance, claims),),
+            lower_bound=float(floor),
+            bound_kind=kind,
+            certificate=certificate,
+            **frame,
+        )
 
     def _frame(
         self, instance: MicrobatchInstance, method: str, outcome: Outcome[MicrobatchPlan], context: Context
@@ -72,26 +90,48 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
     def result(
         self, instance: MicrobatchInstance, method: str, outcome: Outcome[MicrobatchPlan], context: Context
     ) -> Result:
-        """Judge the plan, take the better of it and a warm start, and bound every candidate."""
+        """Judge the plan, take the better of it and a warm start, and bound every candidate.
+
+        An interrupt meanwhile is kept, and does not cost the plan; a second one ends it at once.
+        """
+        try:
+            return self._judged_result(instance, method, replace(outcome, notes=list(outcome.notes)), context)
+        except KeyboardInterrupt:
+            return self._judged_result(instance, method, replace(outcome, stop=Stop.INTERRUPTED), context)
+
+    def _judged_result(
+        self, instance: MicrobatchInstance, method: str, outcome: Outcome[MicrobatchPlan], context: Context
+    ) -> Result:
         plan = outcome.plan
         if plan is None:
-            return Result(status=Status.UNKNOWN, **self._frame(instance, method, outcome, context))
+            return self._without_plan(instance, method, outcome, context)
         judged = verify.evaluate(instance, plan)
         if context.warm_start is not None:
             warm = verify.evaluate(instance, context.warm_start)
             if warm.objective <= judged.objective:
                 plan, judged = context.warm_start, warm
-        proved: Arguments = {judged.candidate: bounds.bound(instance, judged.candidate)}
-        for one in instance.candidates:
-            if context.deadline.passed() and one not in proved:
-                outcome.notes.append("the time was up before every candidate had a bound: the lower bound is 0")
-                break
-            proved[one] = bounds.bound(instance, one)
+        how, stop, notes = sweep.HOW.get(method, "auto"), outcome.stop, list(outcome.notes)
+        rows: list[SweepRow] = outcome.details.get("rows") or []
+        try:
+            if not rows:
+                said: list[str] = []
+                rows = sweep.table(instance, how, context, notes=said)
+                early, more = sweep.ended(instance, rows, context, said)
+                notes += more
+                stop = early if stop is Stop.FINISHED else stop
+        except KeyboardInterrupt:
+            stop = Stop.INTERRUPTED
+            notes.append(f"interrupted after 0 of {len(instance.candidates)} candidates")
+        rows = sweep.with_plan(instance, rows, plan, judged.time, how)
+        proved, why = _proved(instance, judged.candidate, context)
+        if why is not None:
+            what = "interrupted" if why is Stop.INTERRUPTED else "the time was up"
+            notes.append(f"{what} before every candidate had a bound: the lower bound is 0")
+            stop = why if stop is Stop.FINISHED else stop
+        outcome = replace(outcome, stop=stop, notes=notes)
         claims: dict[Candidate, Fraction] = {} if outcome.bounds is None else dict(outcome.bounds)
         floor, kind, certificate = lower_bound(instance, proved, claims, judged.objective)
-        rows = outcome.details.get("rows") or sweep.table(instance)
-        details = {key: value for key, value in outcome.details.items() if key != "rows"}
-        outcome.notes.extend(describe.notes(instance, judged))
+        outcome.notes.extend(describe.notes(instance, judged, rows))
         objective = float(judged.objective)
         below = min(float(floor), objective)
         gap = relative_gap(objective, below)
@@ -106,19 +146,51 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
             bound_kind=kind,
             certificate=certificate,
             gap_worst_layer=gap,
-            solution=describe.solution(instance, plan, judged, rows, proved) | details,
+            solution=describe.solution(instance, plan, judged, rows, proved),
             incumbents=tuple(outcome.incumbents) or ((context.deadline.elapsed_s(), objective),),
             plan=plan,
             **frame,
         )
 
 
+def _ruled_out(instance: MicrobatchInstance, claims: dict[Candidate, Fraction]) -> bool:
+    """Whether every candidate is above the limit on its time or on memory, by what is proved or clearly claimed."""
+    limit = exact(instance.tbt_slo_s or 0.0)
+    clearly = limit * (1 + exact(SOLVER_TOLERANCE))
+    return all(
+        not verify.fits_memory(instance, one)
+        or bounds.bound(instance, one).seconds > limit
+        or claims.get(one, Fraction(0)) > clearly
+        for one in instance.candidates
+    )
+
+
+def _proved(instance: MicrobatchInstance, first: Candidate, context: Context) -> tuple[Arguments, Stop | None]:
+    """A bound of every candidate, that of the plan first; and why some have none."""
+    proved: Arguments = {first: bounds.bound(instance, first)}
+    most = context.limits.time_s
+    if most is not None:
+        most -= min(most / 4, len(instance.candidates) * TOLD_S)
+    try:
+        for place, one in enumerate(instance.candidates):
+            if place % LOOK == LOOK - 1:
+                if context.deadline.stopped():
+                    return proved, Stop.INTERRUPTED
+                if most is not None and context.deadline.elapsed_s() > most:
+                    return proved, Stop.TIME
+            proved[one] = bounds.bound(instance, one)
+    except KeyboardInterrupt:
+        return proved, Stop.INTERRUPTED
+    return proved, None
+
+
 def lower_bound(
-    instance: MicrobatchInstance, proved: Arguments, claims: dict[Candidate, Fraction], objective: Fraction
+    instance: MicrobatchInstance, proved: Arguments, claims: dict[Candidate, Fraction], objective: Fraction | None
 ) -> tuple[Fraction, BoundKind, dict[str, Any]]:
     """The least over the candidates that are left, its kind, and the certificate that `verify.recheck` reads.
 
-    A solver's claim about a candidate counts where it is above what is proved; the bound is then of kind ``solver``.
+    `objective` is the plan's, ``None`` without one. A solver's claim about a candidate counts where it is above what is
+    proved; the bound is then of kind ``solver``.
     """
     limit = None if instance.tbt_slo_s is None else exact(instance.tbt_slo_s)
     certified: list[Fraction] = []
@@ -140,10 +212,10 @@ def lower_bound(
     if not floor:
         claimed = [floor]
     certificate = {"kind": "candidates", "value": str(floor), "candidates": rows}
-    best = min(min(claimed), objective)
+    best = min(claimed) if objective is None else min(min(claimed), objective)
     if best > floor:
         return best, "solver", {"kind": "solver", "claim": float(best), "certified": certificate}
-    return min(floor, objective), "certified", certificate
+    return floor if objective is None else min(floor, objective), "certified", certificate
 
 
 PROBLEM = MicrobatchProblem()

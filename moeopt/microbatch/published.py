@@ -31,8 +31,16 @@ PING_PONG_SOURCE = "MegaScale-Infer (arXiv 2504.02263), equation 5"
 DUAL_SOURCE = "dual micro-batch overlap as often quoted: max(2 compute, 2 network) a layer"
 
 
-def ping_pong(m: int, layers: int, attention: Number, dispatch: Number, experts: Number, combine: Number) -> Published:
-    """``(T_a + T_e + 2 T_c) + T_f (m L - 1)`` with ``T_f = max(T_a, T_e)``.
+def ping_pong(
+    m: int,
+    layers: int,
+    attention: Number,
+    dispatch: Number,
+    experts: Number,
+    combine: Number,
+    truth: Number | None = None,
+) -> Published:
+    """``(T_a + T_e + 2 T_c) + T_f (m L - 1)`` with ``T_f = max(T_a, T_e)``, held against the closed form or `truth`.
 
     It supposes that attention or experts are never idle, which needs ``m T_f >= R`` and links no slower than T_f; with
     fewer micro-batches it is too low, by more than half with one.
@@ -41,17 +49,31 @@ def ping_pong(m: int, layers: int, attention: Number, dispatch: Number, experts:
     (True, Published(time=41.0, valid=False, error=-0.32231404958677684))
     """
     time = attention + dispatch + experts + combine + max(attention, experts) * (m * layers - 1)
-    return compared(time, closed_forms.ping_pong(m, layers, attention, dispatch, experts, combine).time)
+    if truth is None:
+        truth = closed_forms.ping_pong(m, layers, attention, dispatch, experts, combine).time
+    return compared(time, truth)
 
 
-def dual(m: int, layers: int, attention: Number, dispatch: Number, experts: Number, combine: Number) -> Published:
+def dual(
+    m: int,
+    layers: int,
+    attention: Number,
+    dispatch: Number,
+    experts: Number,
+    combine: Number,
+    truth: Number | None = None,
+) -> Published:
     """``L max(m (T_a + T_e), m (T_d + T_b))``: neither fill nor drain, and an order that hides everything.
+
+    Held against the closed form, first come first served, or against the `truth` of another order.
 
     >>> dual(2, 58, 2, 1, 2, 1)
     Published(time=464, valid=False, error=-0.002150537634408602)
     """
     time = layers * m * max(attention + experts, dispatch + combine)
-    return compared(time, closed_forms.dual(m, layers, attention, dispatch, experts, combine).time)
+    if truth is None:
+        truth = closed_forms.dual(m, layers, attention, dispatch, experts, combine).time
+    return compared(time, truth)
 
 
 def compared(time: Number, truth: Number) -> Published:

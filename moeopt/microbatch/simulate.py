@@ -9,12 +9,21 @@ from heapq import heappop, heappush
 from typing import Literal
 
 from moeopt.errors import PlanError
+from moeopt.limits import Deadline
 from moeopt.microbatch.graph import Number, StageGraph
 
 Rule = Literal["fcfs", "lpt", "spt"]
 """First come, first served; or of all that waits the longest, or the shortest, item first."""
 Sequences = Sequence[Sequence[int]]
 """Items of each resource, in the order they are served."""
+LOOK = 1024
+"""Ends of items between two looks at the time."""
+Shown = tuple[int, int, int, Number, Number]
+"""(layer, stage, micro-batch, start, end)."""
+
+
+class OutOfTime(Exception):
+    """A schedule that was given up because its deadline passed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +34,12 @@ class Schedule:
     start: tuple[Number, ...]
     end: tuple[Number, ...]
     sequences: tuple[tuple[int, ...], ...]
+    layers: None = None
+
+    def shown(self) -> list[Shown]:
+        """Every item."""
+        numbered = range(self.graph.num_items)
+        return [(*self.graph.place(item), self.start[item], self.end[item]) for item in numbered]
 
     @cached_property
     def makespan(self) -> Number:
@@ -33,13 +48,12 @@ class Schedule:
 
     def busy(self) -> tuple[Number, ...]:
         """Time each resource is in use."""
-        totals: list[Number] = [0 for _ in self.graph.lap.resources]
-        for item, duration in enumerate(self.graph.durations):
-            totals[self.graph.resource(item)] += duration
-        return tuple(totals)
+        return self.graph.busy()
 
 
-def simulate(graph: StageGraph, *, rule: Rule = "fcfs", sequences: Sequences | None = None) -> Schedule:
+def simulate(
+    graph: StageGraph, *, rule: Rule = "fcfs", sequences: Sequences | None = None, deadline: Deadline | None = None
+) -> Schedule:
     """Let time pass from one end of an item to the next.
 
     A free resource takes, of the items whose turn has come, the one that came first; of those that came at once the
@@ -57,6 +71,8 @@ def simulate(graph: StageGraph, *, rule: Rule = "fcfs", sequences: Sequences | N
     ------
     PlanError
         The sequences do not hold each item once on its own resource, or wait for one another for ever.
+    OutOfTime
+        The deadline passed.
 
     >>> from moeopt.microbatch.builders import ping_pong
     >>> float(simulate(StageGraph(ping_pong.lap([1] * 4, [0.5] * 4, [1] * 4, [0.5] * 4), 2)).makespan)
@@ -90,8 +106,12 @@ def simulate(graph: StageGraph, *, rule: Rule = "fcfs", sequences: Sequences | N
         if count == 0:
             arrive(item)
     served: list[list[int]] = [[] for _ in range(num)]
-    done = 0
+    done, looked = 0, 0
     while True:
+        if deadline is not None and done >= looked + LOOK:
+            looked = done
+            if deadline.passed():
+                raise OutOfTime
         for resource, queue in enumerate(queues):
             if free[resource] and queue and (sequences is None or queue[0][0] == turn[resource]):
                 item = heappop(queue)[2]

@@ -9,10 +9,14 @@ from functools import cached_property
 from typing import Any
 
 from moeopt.errors import PlanError
+from moeopt.limits import Deadline
 from moeopt.microbatch import bounds
 from moeopt.microbatch.candidates import Candidate
+from moeopt.microbatch.checks import MOST_ITEMS
+from moeopt.microbatch.closed_forms import form_of
 from moeopt.microbatch.graph import StageGraph
 from moeopt.microbatch.instance import MicrobatchInstance
+from moeopt.microbatch.periodic import Laps, TooLong, fcfs_laps
 from moeopt.microbatch.plan import MicrobatchPlan
 from moeopt.microbatch.simulate import Rule, Schedule, simulate
 from moeopt.microbatch.times import exact
@@ -25,13 +29,14 @@ class Evaluation:
     Parameters
     ----------
     candidate, schedule, ticks
-        The choice; when every item starts and ends, in whole ticks; ticks per second.
+        The choice; when every item starts and ends, in whole ticks, of some layers only where there are too many
+        items; ticks per second.
     objective
         Seconds, or seconds per token where throughput is wanted; exact.
     """
 
     candidate: Candidate
-    schedule: Schedule
+    schedule: Schedule | Laps
     ticks: int
     objective: Fraction
 
@@ -69,10 +74,35 @@ def in_ticks(graph: StageGraph) -> tuple[StageGraph, int]:
     return StageGraph(lap, graph.layers, scale), fine * finer
 
 
-def schedule(instance: MicrobatchInstance, plan: MicrobatchPlan, rule: Rule = "fcfs") -> tuple[Schedule, int]:
+def schedule(
+    instance: MicrobatchInstance, plan: MicrobatchPlan, rule: Rule = "fcfs", deadline: Deadline | None = None
+) -> tuple[Schedule, int]:
     """The schedule of a plan in ticks, and the ticks per second."""
     graph, ticks = in_ticks(instance.graph(Candidate(plan.m, plan.batch)))
-    return simulate(graph, rule=rule, sequences=plan.sequences), ticks
+    return simulate(graph, rule=rule, sequences=plan.sequences, deadline=deadline), ticks
+
+
+def long(instance: MicrobatchInstance, candidate: Candidate) -> bool:
+    """Whether a schedule has too many items to be gone through one by one."""
+    return instance.layers * candidate.m * len(instance.kind.stages) > MOST_ITEMS
+
+
+def happen(instance: MicrobatchInstance, plan: MicrobatchPlan) -> tuple[Schedule | Laps, int]:
+    """The schedule of a plan, or where it is long some layers of it; raises `PlanError` where that cannot be."""
+    candidate = Candidate(plan.m, plan.batch)
+    if not long(instance, candidate):
+        return schedule(instance, plan)
+    what = f"m = {plan.m} in {instance.layers:,} layers is more than {MOST_ITEMS:,} items"
+    if plan.sequences is not None or instance.layer_scale is not None:
+        raise PlanError([f"{what}, which are gone through only first come, first served in layers that are alike"])
+    graph, ticks = in_ticks(instance.graph(candidate))
+    try:
+        return fcfs_laps(graph), ticks
+    except TooLong:
+        form = form_of(instance, candidate)
+        if form is not None:  # exact, with no layer to show
+            return Laps(graph, int(form.time * ticks), (), ()), ticks
+        raise PlanError([f"{what}, and they do not repeat themselves"]) from None
 
 
 def evaluate(instance: MicrobatchInstance, plan: MicrobatchPlan) -> Evaluation:
@@ -88,10 +118,10 @@ def evaluate(instance: MicrobatchInstance, plan: MicrobatchPlan) -> Evaluation:
     Fraction(978, 1)
     """
     candidate = Candidate(plan.m, plan.batch)
-    if candidate not in instance.candidates:
+    if candidate not in instance.known:
         raise PlanError([f"m = {plan.m} with a batch of {plan.batch} is not among the candidates"])
     found = [] if fits_memory(instance, candidate) else [f"a batch of {plan.batch} does not fit into the memory"]
-    done, ticks = schedule(instance, plan)
+    done, ticks = happen(instance, plan)
     time = Fraction(done.makespan) / ticks
     if instance.tbt_slo_s is not None and time > exact(instance.tbt_slo_s):
         found.append(f"the step takes {float(time):.6g} s, tbt_slo_s allows {instance.tbt_slo_s:.6g}")

@@ -32,7 +32,7 @@ def instance(plan):
 
 def test_forty_layers_as_json(moeopt):
     run = moeopt("microbatch", *FORTY, "--json")
-    assert (run.code, run.err) == (0, "")
+    assert (run.code, run.err) == (0, "note: m = 4 is the largest m tried; m = 5 may be better\n")
     solution = run.document["solution"]
     times = {row["m"]: row["time_s"] for row in solution["sweep"]}
     assert [times[m] for m in (2, 3, 4)] == pytest.approx([0.0605, 0.061, 0.081], rel=1e-12)
@@ -254,9 +254,14 @@ def test_verify_takes_plans_and_finds_every_damage(moeopt, plan, instance, tmp_p
         (("solution", "utilisation", "experts"), 1.0, "solution.utilisation[experts] = 1.0"),
         (("solution", "sweep", 0, "time_s"), 0.05, "[time_s] = 0.05, recomputed 0.06"),
         (("objective",), 0.01, "objective = 0.01"),
-        (("lower_bound",), 0.0203, "lower_bound = 0.0203, the certificate says 0.02025"),
-        (("certificate", "candidates", 0, 4), "1/2", "not 1/2"),
-        (("certificate",), None, "certificate: cannot be read"),
+        (("lower_bound",), 0.0203, "lower_bound = 0.0203, recomputed 0.02025"),
+        (("certificate", "candidates", 0, 4), "1/2", "certificate[candidates][0][4] = '1/2', recomputed"),
+        (("certificate",), None, "certificate = null with a plan"),
+        (("solution",), None, "status = OPTIMAL without a solution"),
+        (("status",), "INFEASIBLE", "status = INFEASIBLE with a plan beside it"),
+        (("status",), "OPTIMALx", "status = 'OPTIMALx': input should be"),
+        (("solution", "sweep"), [], "solution.sweep = ...: list should have at least 1 item"),
+        (("solution", "utilisation"), {}, "solution.utilisation[attention] = missing"),
         (("instance", "sha256"), "0", "instance.sha256 says 0"),
     ]
     for path, value, said in cases:

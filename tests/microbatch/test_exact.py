@@ -166,5 +166,9 @@ def test_candidates_that_time_does_not_reach_are_said() -> None:
 
 
 def test_schedules_that_nobody_could_read_are_refused() -> None:
-    with pytest.raises(InstanceError, match="Use at most 500"):
-        MicrobatchInstance({"attention": 1, "dispatch": 1, "experts": 1}, layers=100, m=[4, 1000])
+    times = {"attention": 1, "dispatch": 1, "experts": 1}
+    scale = {"experts": [1] * 100}
+    with pytest.raises(InstanceError, match="Use at most 50 layers at this m, or m of at most 500"):
+        MicrobatchInstance(times, layers=100, m=[4, 1000], layer_scale=scale)
+    with pytest.raises(InstanceError, match="Use at most 5,000"):
+        MicrobatchInstance(times, layers=100, m=[4, 5001])

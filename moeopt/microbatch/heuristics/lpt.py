@@ -22,7 +22,7 @@ def lpt(instance: MicrobatchInstance, context: Context) -> Outcome[MicrobatchPla
     if best is None:
         notes.append("no candidate keeps the limits with the longest item first; that no order does is not proved")
         return Outcome(None, stop, iterations=len(rows), notes=notes)
-    plan = MicrobatchPlan(best.candidate.m, best.candidate.batch)
-    done, ticks = verify.schedule(instance, plan, "lpt")
+    done, ticks = verify.schedule(instance, best.plan, "lpt")
     assert Fraction(done.makespan) / ticks == best.time
-    return Outcome(MicrobatchPlan(plan.m, plan.batch, done.sequences), stop, iterations=len(rows), notes=notes)
+    plan = MicrobatchPlan(best.candidate.m, best.candidate.batch, done.sequences)
+    return Outcome(plan, stop, iterations=len(rows), notes=notes)

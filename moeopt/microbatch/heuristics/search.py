@@ -14,6 +14,7 @@ from fractions import Fraction
 from itertools import islice, product
 
 from moeopt.errors import PlanError
+from moeopt.limits import Deadline
 from moeopt.microbatch import bounds, verify
 from moeopt.microbatch.candidates import Candidate
 from moeopt.microbatch.graph import StageGraph
@@ -21,7 +22,7 @@ from moeopt.microbatch.heuristics import sweep
 from moeopt.microbatch.heuristics.sweep import SweepRow
 from moeopt.microbatch.instance import MicrobatchInstance
 from moeopt.microbatch.plan import MicrobatchPlan
-from moeopt.microbatch.simulate import Schedule, simulate
+from moeopt.microbatch.simulate import OutOfTime, Schedule, simulate
 from moeopt.microbatch.times import exact
 from moeopt.registry import Context, Outcome
 from moeopt.result import Stop
@@ -36,44 +37,62 @@ def search(instance: MicrobatchInstance, context: Context) -> Outcome[Microbatch
     if outcome.stop is not Stop.FINISHED:
         return outcome
     rows: list[SweepRow] = outcome.details["rows"]
+    at = {row.candidate: place for place, row in enumerate(rows)}
+    stop, tried, long = Stop.FINISHED, 0, 0
+    try:
+        for candidate in promising(instance, rows)[:MOST]:
+            if verify.long(instance, candidate):
+                long += 1
+                continue
+            graph, ticks = verify.in_ticks(instance.graph(candidate))
+            for done in orders(graph, context.deadline):
+                tried += 1
+                place, time = at[candidate], Fraction(done.makespan) / ticks
+                rows[place] = sweep.ordered(instance, rows[place], time, done.sequences)
+                if context.deadline.passed():
+                    raise OutOfTime
+    except OutOfTime:
+        stop = Stop.INTERRUPTED if context.deadline.stopped() else Stop.TIME
+    except KeyboardInterrupt:
+        stop = Stop.INTERRUPTED
+    return chosen(instance, replace(outcome, stop=stop, iterations=outcome.iterations + tried), rows, long)
+
+
+def chosen(
+    instance: MicrobatchInstance, outcome: Outcome[MicrobatchPlan], rows: list[SweepRow], long: int = 0
+) -> Outcome[MicrobatchPlan]:
+    """The outcome with the best of the rows as its plan."""
+    best = next(iter(sweep.ranked(instance, rows)), None)
+    notes = [note for note in outcome.notes if best is None or not note.startswith("no candidate")]
+    if long:
+        many = f"{long} {'candidate has' if long == 1 else 'candidates have'}"
+        notes.append(f"{many} too many items for other orders than first come, first served")
+    return replace(outcome, plan=None if best is None else best.plan, notes=notes, details={"rows": rows})
+
+
+def promising(instance: MicrobatchInstance, rows: Sequence[SweepRow]) -> list[Candidate]:
+    """Candidates whose bound is below their own time, below the best value and in the limits, the least first."""
     best = next(iter(sweep.ranked(instance, rows)), None)
     value = None if best is None else verify.worth(instance, best.candidate, best.time)
-    plan, tried = outcome.plan, 0
     limit = None if instance.tbt_slo_s is None else exact(instance.tbt_slo_s)
-    for candidate in promising(instance, rows, value)[:MOST]:
-        graph, ticks = verify.in_ticks(instance.graph(candidate))
-        for done in orders(graph):
-            tried += 1
-            time = Fraction(done.makespan) / ticks
-            worth = verify.worth(instance, candidate, time)
-            if (limit is None or time <= limit) and (value is None or worth < value):
-                value, plan = worth, MicrobatchPlan(candidate.m, candidate.batch, done.sequences)
-            if context.deadline.passed():
-                stop = Stop.INTERRUPTED if context.deadline.stopped() else Stop.TIME
-                return replace(outcome, plan=plan, stop=stop, iterations=outcome.iterations + tried)
-    notes = [note for note in outcome.notes if plan is None or not note.startswith("no candidate")]
-    return replace(outcome, plan=plan, iterations=outcome.iterations + tried, notes=notes)
-
-
-def promising(instance: MicrobatchInstance, rows: Sequence[SweepRow], value: Fraction | None) -> list[Candidate]:
-    """Candidates whose bound is below their own time and below the best value so far, the least bound first."""
     found = []
     for row in rows:
-        argument = bounds.bound(instance, row.candidate)
-        least = verify.worth(instance, row.candidate, argument.seconds)
-        if row.why_not != "memory" and argument.seconds < row.time and (value is None or least < value):
+        seconds = bounds.bound(instance, row.candidate).seconds
+        least = verify.worth(instance, row.candidate, seconds)
+        open_still = row.why_not != "memory" and (limit is None or seconds <= limit) and seconds < row.time
+        if open_still and (value is None or least < value):
             found.append((least, row.candidate.m, row.candidate.batch, row.candidate))
     return [one[-1] for one in sorted(found, key=lambda one: one[:3])]
 
 
-def orders(graph: StageGraph) -> Iterator[Schedule]:
+def orders(graph: StageGraph, deadline: Deadline | None = None) -> Iterator[Schedule]:
     """The longest and the shortest item first, then orders by lap: every way of every shared resource."""
-    yield simulate(graph, rule="lpt")
-    yield simulate(graph, rule="spt")
+    yield simulate(graph, rule="lpt", deadline=deadline)
+    yield simulate(graph, rule="spt", deadline=deadline)
     ways = [_ways(graph, resource) for resource in range(len(graph.lap.resources))]
     for sequences in islice(product(*ways), 1, None):  # the first is that of the lap
         try:
-            yield simulate(graph, sequences=sequences)
+            yield simulate(graph, sequences=sequences, deadline=deadline)
         except PlanError:  # the ways of two resources can wait for each other
             continue
 
