@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.microbatch_options import STAGES, Choices, StageTimes, Wanted
+from moeopt.cli.modelled_rest import limited
 from moeopt.errors import Violation, Violations
 
 if TYPE_CHECKING:
+    from moeopt.cli.modelled_rest import Dense
     from moeopt.cli.modelled_times import Modelled
+    from moeopt.llm import LlmFacts
     from moeopt.microbatch import MicrobatchInstance
 
 FIELDS = {
@@ -51,39 +54,75 @@ SAID = {
 """What the library says, and what the command line says instead."""
 
 
-def from_options(
-    stages: StageTimes, choices: Choices, wanted: Wanted, modelled: Modelled, unit: str
-) -> tuple[MicrobatchInstance, list[str]]:
+@dataclass(frozen=True)
+class Asked:
+    """What the options ask: the instance, notes on it, and the dense layers that it leaves out."""
+
+    instance: MicrobatchInstance
+    notes: tuple[str, ...] = ()
+    dense: Dense | None = None
+    memory: str = "--memory"
+    tbt_s: float | None = None
+
+
+def from_options(stages: StageTimes, choices: Choices, wanted: Wanted, modelled: Modelled, unit: str) -> Asked:
     """The instance, and what its times rest on; raises `InstanceError` with every fault of every option."""
     from moeopt.microbatch import MicrobatchInstance
 
     check = Violations()
     arguments = choices.arguments(check) | wanted.arguments(unit, check)
     times = stages.models(choices.pattern, unit, check)
-    layers, notes = stages.layers, []
+    layers, notes, dense = stages.layers, list[str](), None
     if modelled.given():
         inner = Violations()
         with inner.within():
-            found, facts, note = modelled.times(choices.pattern)
-            times = {stage: times.get(stage, model) for stage, model in found.items()}
-            layers = len(facts.moe_layers) if layers is None else layers
-            notes = [note]
-            if wanted.memory is not None and wanted.kv_bytes is None:
-                from moeopt.llm import kv_bytes
-
-                arguments["bytes_per_sequence"] = kv_bytes(facts, int(modelled.context or 0))
+            found = modelled.model(choices.pattern)
+            times = {stage: times.get(stage, model) for stage, model in found.times.items()}
+            moe = len(found.facts.moe_layers)
+            layers = moe if layers is None else layers
+            dense = found.dense if layers == moe else None
+            notes = [found.note]
+            if found.dense is not None and dense is None:
+                notes.append(f"--layers {layers}: all with experts; the {found.dense.said} of the LLM are left out")
+            notes += _remember(arguments, choices.pattern, wanted, modelled, found.facts)
         check.found += [replace(one, field=MODELS.get(one.field, one.field)) for one in inner.found]
         check.raise_if_any()
     elif layers is None:
         check.add("--layers", "missing", rule="is needed", fix="Give the layers of the LLM, as --layers 61")
     inner = Violations()
+
+    def build(**changed: Any) -> MicrobatchInstance:
+        return MicrobatchInstance(times, layers=1 if layers is None else layers, **{**arguments, **changed})
+
     made = None
     with inner.within():
-        made = MicrobatchInstance(times, layers=1 if layers is None else layers, **arguments)
+        if dense is None or "tbt_slo_s" not in arguments:
+            made = build()
+        else:
+            tbt_s = arguments["tbt_slo_s"]
+            made, more = limited(lambda **changed: build(**{"tbt_slo_s": None, **changed}), dense, tbt_s)
+            notes += more
     check.found.extend(spoken(one, choices.pattern) for one in inner.found)
     check.raise_if_any()
     assert made is not None
-    return made, notes
+    memory = "--memory" if wanted.memory is not None else "the room beside the weights"
+    return Asked(made, tuple(notes), dense, memory, arguments.get("tbt_slo_s"))
+
+
+def _remember(
+    arguments: dict[str, Any], pattern: str, wanted: Wanted, modelled: Modelled, facts: LlmFacts
+) -> list[str]:
+    """Add the memory that the LLM and its GPUs leave, where it was not given, and say what was assumed."""
+    if wanted.memory is None:
+        room = modelled.room(pattern, facts)
+        arguments["memory_bytes"] = room.memory_bytes
+        arguments.setdefault("bytes_per_sequence", room.bytes_per_sequence)
+        return [room.note if wanted.kv_bytes is None else room.note_without_cache]
+    if wanted.kv_bytes is None:
+        from moeopt.llm import kv_bytes
+
+        arguments["bytes_per_sequence"] = kv_bytes(facts, int(modelled.context or 0))
+    return []
 
 
 def option_of(stage: str, pattern: str) -> str:

@@ -13,6 +13,7 @@ from moeopt.report.timeline import NOUNS, plural
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from moeopt.cli.modelled_rest import Dense
     from moeopt.result import Result
 
 FEW_ROWS = 8
@@ -26,23 +27,32 @@ BOUNDS = {
 """The argument behind a lower bound."""
 
 
-class Words:
-    """Times in one unit, and the sentences made of them."""
+def spell(seconds: float, unit: str, *, glued: bool = False) -> str:
+    """Six digits at most, in the unit asked for.
 
-    def __init__(self, result: Result, unit: str) -> None:
+    >>> spell(0.0605, "ms"), spell(0.0605, "ms", glued=True)
+    ('60.5 ms', '60.5ms')
+    """
+    return f"{seconds / float(SECONDS[unit]):.6g}{'' if glued else ' '}{unit}"
+
+
+class Words:
+    """Times in one unit, and the sentences made of them; `dense` layers come on top of every step."""
+
+    def __init__(self, result: Result, unit: str, dense: Dense | None = None) -> None:
         assert result.solution is not None
         self.result, self.solution, self.unit = result, result.solution, unit
         document = result.instance["document"]
         self.named = document["batches"] is not None or document["micro_batch"] > 1
         self.by_tokens = document["objective"] == "throughput"
+        self.dense = dense
         self.noun = NOUNS.get(self.solution["pattern"], "micro-batch")
 
     def time(self, seconds: float | None) -> str:
         """Six digits at most, in the unit asked for."""
         if seconds is None:
             return "-"
-        shown = f"{seconds / float(SECONDS[self.unit]):.6g}"
-        return f"{shown} {self.unit}"
+        return spell(seconds, self.unit)
 
     def rate(self, per_second: float | None) -> str:
         """Tokens a second, or where nobody said how many tokens there are, micro-batches."""
@@ -57,14 +67,14 @@ class Words:
 
     def lines(self) -> list[tuple[str, str]]:
         """The answer, a line each."""
-        solution, result = self.solution, self.result
+        result = self.result
         assert result.lower_bound is not None
         floor = f"{self.worth(result.lower_bound)}, {result.bound_kind}"
         floor += f": {self._bound()}" if result.lower_bound else ""
         found = [
             ("method", result.method),
             ("answer", self._answer()),
-            ("time", f"{self.time(solution['time_s'])} a step, which is the TBT; {self.rate(solution['throughput'])}"),
+            ("time", self._time()),
             ("busy", self._busy()),
             ("cycle", self._cycle()),
             ("overlap", self._overlap()),
@@ -82,6 +92,25 @@ class Words:
             return self.time(value)
         each = "token" if self.named else self.noun
         return f"{self.time(value)} a {each}"
+
+    def step(self, row: Mapping[str, Any]) -> float:
+        """Seconds of a whole step, dense layers included."""
+        pipeline: float = row["time_s"]
+        return pipeline if self.dense is None else pipeline + self.dense.seconds(row["batch"])
+
+    def throughput(self, row: Mapping[str, Any]) -> float | None:
+        """Tokens a second of a whole step."""
+        step = self.step(row)
+        return row["batch"] / step if step else None
+
+    def _time(self) -> str:
+        parts = ""
+        if self.dense is not None:
+            rest = self.dense.seconds(self.solution["batch"])
+            parts = f"{self.time(self.solution['time_s'])} in {self.dense.moe} layers with experts"
+            parts += f" + {self.time(rest)} in {self.dense.said} = "
+        whole = f"{self.time(self.step(self.solution))} a step, which is the TBT"
+        return f"{parts}{whole}; {self.rate(self.throughput(self.solution))}"
 
     def _answer(self) -> str:
         solution = self.solution
@@ -142,8 +171,8 @@ class Words:
         found = self.solution["runner_up"]
         if found is None:
             return ""
-        which = f"{self.choice(found['m'], found['batch'])}: {self.time(found['time_s'])}"
-        return f"{which}, {self.rate(found['throughput'])}; {found['reason']}"
+        which = f"{self.choice(found['m'], found['batch'])}: {self.time(self.step(found))}"
+        return f"{which}, {self.rate(self.throughput(found))}; {found['reason']}"
 
     def _bound(self) -> str:
         found = self.solution["bound"]
@@ -166,11 +195,11 @@ class Words:
             key = (row["m"], row["batch"])
             best = key == (self.solution["m"], self.solution["batch"])
             second = key == (runner_up.get("m"), runner_up.get("batch"))
-            rate = row["throughput"]
+            rate = self.throughput(row)
             made.add_row(
                 str(row["m"]),
                 *((f"{row['batch']:,}", f"{row['micro_batch']:,}") if self.named else ()),
-                f"{row['time_s'] / size:.6g}",
+                f"{self.step(row) / size:.6g}",
                 "-" if rate is None else f"{rate:,.1f}" if rate >= 1000 else f"{rate:.5g}",
                 "-" if row["cycle_s"] is None else f"{row['cycle_s'] / size:.6g}",
                 WHY_NOT.get(row["why_not"], row["why_not"]) or ("best" if best else "second best" if second else ""),

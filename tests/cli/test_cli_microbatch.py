@@ -163,7 +163,7 @@ def test_faults_of_a_table_are_said_at_once(moeopt, tmp_path):
 
 def test_modelled_times(moeopt):
     run = moeopt("microbatch", "--llm", "dbrx", "--gpu", "A800", "--context", 651, "--attention-nodes", 3, "--tp-a", 2,
-                 "--batch", 3852, "--m", 3, "--json")  # fmt: skip
+                 "--batch", 3852, "--m", 3, "--memory", "500GB", "--json")  # fmt: skip
     assert run.code == 0
     document = run.document
     assert document["instance"]["document"]["layers"] == 40
