@@ -93,7 +93,7 @@ def microbatch(
     -o writes the plan (.json) or the timeline (.svg, .png). JSON is in seconds and bytes.
     """
     from moeopt.cli.microbatch_ends import beside, code
-    from moeopt.cli.solving import find_plugins, guarded_output
+    from moeopt.cli.solving import find_plugins, guarded_output, named
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.microbatch import PROBLEM
 
@@ -109,13 +109,18 @@ def microbatch(
         with check.within():
             check_target(to_file, ENDINGS, output.force, what="a plan or a timeline")
     asked = None
-    with check.within():
+    try:
         asked = _asked(input, stages, choices, wanted, modelled, unit)
+    except InstanceError as error:
+        if not check.found:
+            raise  # with the name of its file
+        check.found += error.violations
     check.raise_if_any()
     assert asked is not None and limits is not None
     instance, told = asked.instance, list(asked.notes)
     find_plugins([method])
-    with say.progress(instance.name or "micro-batches") as listener, guarded_output([method]):
+    ours = named(PROBLEM, method, say.verbose)
+    with say.progress(instance.name or "micro-batches") as listener, guarded_output([method]), ours:
         result = PROBLEM.solve(instance, method=method, limits=limits, seed=pace.seed, on_progress=listener)
     if _sizes_ignored(instance):
         told.append(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.microbatch_options import STAGES, Choices, StageTimes, Wanted
+from moeopt.cli.microbatch_sizes import OUTSIDE, kept, listed
+from moeopt.cli.microbatch_sizes import Asked as AskedM
 from moeopt.cli.modelled_rest import limited
 from moeopt.errors import Violation, Violations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from moeopt.cli.modelled_rest import Dense
     from moeopt.cli.modelled_times import Modelled
     from moeopt.llm import LlmFacts
-    from moeopt.microbatch import MicrobatchInstance
+    from moeopt.microbatch import MicrobatchInstance, Table
 
 FIELDS = {
     "layers": "--layers",
@@ -71,7 +74,7 @@ def from_options(stages: StageTimes, choices: Choices, wanted: Wanted, modelled:
 
     check = Violations()
     arguments = choices.arguments(check) | wanted.arguments(unit, check)
-    times = stages.models(choices.pattern, unit, check)
+    times, said = stages.models(choices.pattern, unit, check)
     layers, notes, dense = stages.layers, list[str](), None
     if modelled.given():
         inner = Violations()
@@ -90,6 +93,8 @@ def from_options(stages: StageTimes, choices: Choices, wanted: Wanted, modelled:
     elif layers is None:
         check.add("--layers", "missing", rule="is needed", fix="Give the layers of the LLM, as --layers 61")
     inner = Violations()
+    if not check.found:
+        notes += kept(_wanted(choices, arguments), _tables(stages, times), str(stages.times), arguments, check)
 
     def build(**changed: Any) -> MicrobatchInstance:
         return MicrobatchInstance(times, layers=1 if layers is None else layers, **{**arguments, **changed})
@@ -102,11 +107,31 @@ def from_options(stages: StageTimes, choices: Choices, wanted: Wanted, modelled:
             tbt_s = arguments["tbt_slo_s"]
             made, more = limited(lambda **changed: build(**{"tbt_slo_s": None, **changed}), dense, tbt_s)
             notes += more
-    check.found.extend(spoken(one, choices.pattern) for one in inner.found)
+    ours = any(one.field in ("--times", "--batch") for one in check.found)
+    rest = [one for one in inner.found if not (ours and one.rule.startswith(OUTSIDE))]
+    check.found.extend(dict.fromkeys(spoken(one, choices.pattern, said) for one in rest))
     check.raise_if_any()
     assert made is not None
     memory = "--memory" if wanted.memory is not None else "the room beside the weights"
     return Asked(made, tuple(notes), dense, memory, arguments.get("tbt_slo_s"))
+
+
+def _wanted(choices: Choices, arguments: Mapping[str, Any]) -> AskedM:
+    """The m that are tried, and those that were listed."""
+    from moeopt.microbatch.instance import DEFAULT_M
+
+    if choices.m is not None:
+        return AskedM(arguments["m"], listed(choices.m))
+    return AskedM(arguments.get("m", DEFAULT_M), frozenset())
+
+
+def _tables(stages: StageTimes, times: Mapping[str, Any]) -> dict[str, Table]:
+    """Measured times that end somewhere, of stages that take a micro-batch."""
+    from moeopt.microbatch import Table
+
+    if stages.times is None or stages.extend:
+        return {}
+    return {stage: model for stage, model in times.items() if isinstance(model, Table) and stage != "rest"}
 
 
 def _remember(
@@ -125,23 +150,23 @@ def _remember(
     return []
 
 
-def option_of(stage: str, pattern: str) -> str:
-    """The option that sets a stage's time.
+def option_of(stage: str, pattern: str, said: Collection[str] = ("td", "tb")) -> str:
+    """The option that sets a stage's time; where neither --td nor --tb was given, that of both transfers.
 
     >>> option_of("attention", "ping-pong"), option_of("dispatch", "chunks"), option_of("exchange", "hop-b")
     ('--ta', '--tc', '--tc')
     """
-    if stage in ("dispatch", "exchange"):
+    if stage in ("dispatch", "exchange") or (stage == "combine" and "tb" not in said):
         return "--tc"
     return next((f"--{name}" for name, one in STAGES.items() if one == stage), stage)
 
 
-def spoken(violation: Violation, pattern: str) -> Violation:
+def spoken(violation: Violation, pattern: str, said: Collection[str] = ("td", "tb")) -> Violation:
     """A violation of the library under the option's name."""
     rule, fix = _said(violation.rule), _said(violation.fix)
     if violation.field == "times":
         stage = violation.where.split(",")[0]
-        option = option_of(stage, pattern)
+        option = option_of(stage, pattern, said)
         if violation.value == "missing":
             fix = f"Give {option} 0.4, or {option} 0.1+0.002n with n tokens"
         return replace(violation, field=option, where="" if option != stage else violation.where, rule=rule, fix=fix)
