@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import cache, wraps
@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_typ
 import numpy as np
 
 from moeopt.cost.checks import is_number
-from moeopt.errors import Violations
+from moeopt.errors import MoeoptError, Violations
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,8 +58,11 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         if faults.found:
             _all(bound.arguments, kinds(), shape.parameters)
         try:
-            result = function(*bound.args, **bound.kwargs)
-        except (TypeError, AttributeError):
+            with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
+                result = function(*bound.args, **bound.kwargs)
+        except MoeoptError:
+            raise
+        except (TypeError, AttributeError, ValueError):
             _all(bound.arguments, kinds(), shape.parameters)
             raise
         except (OverflowError, ZeroDivisionError) as error:
@@ -104,10 +107,24 @@ def _kind(check: Violations, name: str, value: Any, kinds: Kinds, parameter: Par
         return
     if value is None and type(None) in kinds:
         return
+    if any(str(getattr(kind, "__module__", "")).startswith("numpy") for kind in kinds):  # an ArrayLike
+        if not numbers or _is_array(value):
+            return
+        check.add(name, value, rule="must be an array of numbers", fix="Give rows of numbers")
+        return
     if any(_fits(value, kind, numbers) for kind in kinds if kind is not type(None)):
         return
     rule, fix = _said(kinds)
     check.add(name, value, rule=rule, fix=fix)
+
+
+def _is_array(value: Any) -> bool:
+    """Whether numpy makes numbers of it."""
+    try:
+        np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _fits(value: Any, kind: Any, numbers: bool) -> bool:
@@ -116,9 +133,10 @@ def _fits(value: Any, kind: Any, numbers: bool) -> bool:
         return is_number(value) if numbers else True
     if origin is bool:
         return isinstance(value, bool)
-    if isinstance(origin, type) and issubclass(origin, Sequence) and origin is not str:
-        whole = isinstance(value, Sequence | np.ndarray | range) and not isinstance(value, str | bytes)
-        return whole and (not numbers or all(_item(item, kind) for item in value))
+    if origin in (Sequence, Iterable):
+        known = isinstance(value, Sequence | np.ndarray)
+        whole = (known or (origin is Iterable and isinstance(value, Iterable))) and not isinstance(value, str | bytes)
+        return whole and (not numbers or not known or all(_item(item, kind) for item in value))
     return not isinstance(origin, type) or isinstance(value, origin)
 
 
@@ -138,8 +156,9 @@ def _said(kinds: Kinds) -> tuple[str, str]:
         return "must be true or false", "Use False"
     if origin is str:
         return "must be text", "Give a name"
-    if isinstance(origin, type) and issubclass(origin, Sequence):
-        return "must be a list of numbers" if get_args(first)[:1] != (str,) else "must be a list", "Give a list"
+    if origin in (Sequence, Iterable):
+        what = next((getattr(one, "__name__", "number") for one in get_args(first)), "number")
+        return f"must be a list of {what if origin is Iterable or what == 'str' else 'numbers'}", "Give a list"
     if origin is Callable:
         return "must be a function", "Give a function"
     name = getattr(origin, "__name__", str(origin))
@@ -150,6 +169,8 @@ def _finite(value: Any) -> bool:
     """Whether all numbers in a result are finite."""
     if isinstance(value, float):
         return math.isfinite(value)
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind != "f" or bool(np.isfinite(value).all())
     if isinstance(value, tuple | list):
         return all(map(_finite, value))
     if is_dataclass(value) and not isinstance(value, type):
