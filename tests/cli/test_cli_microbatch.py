@@ -295,6 +295,27 @@ def test_compare_runs_the_methods_of_the_room(moeopt, instance):
     assert document["blocks"][0]["rows"][0]["time_s"] == pytest.approx(0.081)
 
 
+def test_compare_judges_plans_as_rows(moeopt, plan, instance, monkeypatch):
+    monkeypatch.chdir(plan.parent)
+    run = moeopt("compare", instance, "--methods", "simulate,lpt", "--plans", plan.name)
+    assert run.code == 0
+    row = next(line for line in run.out.splitlines() if "plan.json" in line)
+    assert " 81 " in row and "lower bound 20.25 ms a token (certified)" in run.out
+    document = moeopt("compare", instance, "--methods", "simulate", "--plans", plan, "--json").document
+    assert [one["time_s"] for one in document["blocks"][0]["rows"]] == pytest.approx([0.081, 0.081])
+    assert document["blocks"][0]["bound_kind"] == "certified"
+
+
+def test_compare_refuses_what_is_no_plan_and_shows_a_broken_one(moeopt, plan, instance, tmp_path):
+    assert "is no micro-batch plan" in moeopt("compare", instance, "--plans", instance).err
+    broken = json.loads(plan.read_text())
+    broken["solution"]["m"] = 99
+    file = tmp_path / "broken.json"
+    file.write_text(json.dumps(broken))
+    run = moeopt("compare", instance, "--methods", "simulate", "--plans", f"{plan},{file}")
+    assert run.code == 2 and "99" in run.err and "simulate" in run.out
+
+
 def test_the_examples_of_the_help_run(moeopt, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = "16,90,120,40\n64,100,130,60\n256,180,260,190\n"
