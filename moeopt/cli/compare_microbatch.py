@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.microbatch_words import paced, spell
 from moeopt.cli.options import Output, Solving
 from moeopt.cli.say import complain
 from moeopt.cli.verb import BAD_USAGE, DONE, INFEASIBLE
 from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.report.timeline import NOUNS, plural
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -106,8 +108,8 @@ def _say_bound(comparison: Comparison, instance: MicrobatchInstance, say: Say) -
         return
     kind = _bound_kind(comparison)
     source = "certified" if kind == "certified" else "a solver's claim, not re-checked"
-    of = "a step" if instance.objective == "time" else "a token"
-    say.line(f"lower bound {floor * 1e3:.6g} ms {of} ({source}); gaps are against it")
+    of = "a step" if instance.objective == "time" else f"a {_noun(instance)}"
+    say.line(f"lower bound {spell(floor, 'ms')} {of} ({source}); gaps are against it")
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -122,10 +124,18 @@ def _row(row: Row) -> dict[str, Any]:
     return known | {"runtime_s": result.runtime_s, "notes": list(result.notes)}
 
 
+def _noun(instance: MicrobatchInstance) -> str:
+    """What there is so many of a second: tokens, or where nobody said how many, parts of a step."""
+    named = instance.batches is not None or instance.micro_batch > 1
+    return "token" if named else NOUNS.get(instance.pattern, "micro-batch")
+
+
 def _table(comparison: Comparison, instance: MicrobatchInstance) -> Table:
     from moeopt.cli.tables import duration, percent, table
 
-    made = table(instance.name, "method", "m", "batch", "step, ms", "tokens/s", "gap", "time", "remark")
+    made = table(
+        instance.name, "method", "m", "batch", "step, ms", f"{plural(_noun(instance), 2)}/s", "gap", "time", "remark"
+    )
     made.columns[-1].justify = "left"
     for row in comparison.rows:
         result, best = row.result, row.method == comparison.best
@@ -141,7 +151,7 @@ def _table(comparison: Comparison, instance: MicrobatchInstance) -> Table:
             str(solution["m"]),
             f"{solution['batch']:,}",
             f"{solution['time_s'] * 1e3:.6g}",
-            "-" if rate is None else f"{rate:,.1f}" if rate >= 1000 else f"{rate:.5g}",
+            paced(rate),
             percent(gap),
             duration(result.runtime_s),
             "best" if best else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
@@ -37,6 +38,8 @@ moeopt microbatch --llm dbrx --gpu A800 --context 651 --attention-nodes 3 --tp-a
 moeopt microbatch --times measured.csv --unit us --layers 61 --batch 128,256 --kv-bytes 280MB --memory 60GB --json"""
 
 ENDINGS = (".json", ".svg", ".png")
+NARROW = 50
+"""Columns below which lines are not put below each other."""
 FAMILIAR = 80
 """Columns where there is no terminal."""
 
@@ -207,17 +210,18 @@ def _show(result: Result, unit: str, say: Say, dense: Dense | None) -> None:
         return
     words = Words(result, unit, dense)
     width = shutil.get_terminal_size((FAMILIAR, 24)).columns
-    rows, rest = words.sweep(say.verbose)
+    told = sys.stdout.isatty() or "COLUMNS" in os.environ
+    broad = width if told else PIPE_WIDTH
+    rows, rest = words.sweep(say.verbose, broad)
     if len(result.solution["sweep"]) > 1:
         say.show(rows)
         if rest:
             say.line(left_out(rest))
         say.line("")
-    broad = width if sys.stdout.isatty() else PIPE_WIDTH
+    hang = 13 if broad >= NARROW else 2
     for name, text in words.lines():
-        indent = " " * 13
-        said = textwrap.fill(f"{name:<12} {text}", max(broad, 40), subsequent_indent=indent, break_on_hyphens=False)
-        say.line(said)
+        start = f"{name:<12} {text}" if broad >= NARROW else f"{name}: {text}"
+        say.line(textwrap.fill(start, broad, subsequent_indent=" " * hang, break_on_hyphens=broad < NARROW))
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     drawn = timeline_text(Timeline.of(result.solution), width, unit, plain)
     if drawn is not None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.microbatch_words import spell
+from moeopt.cli.microbatch_words import singular, spell
 from moeopt.cli.say import complain
 from moeopt.cli.verb import DONE, INFEASIBLE, NO_PLAN
 
@@ -59,5 +59,5 @@ def _said(conflict: Mapping[str, Any], asked: Asked, unit: str) -> str:
     if conflict["rule"] == "memory_bytes" and instance.memory_bytes is not None:
         need, room = conflict["best"] / 1e9, instance.memory_bytes / 1e9
         most = conflict["message"].rpartition(": ")[2]
-        return f"the smallest batch needs {need:.4g} GB, {asked.memory} is {room:.4g} GB: {most}"
+        return f"the smallest batch needs {need:.4g} GB, {asked.memory} is {room:.4g} GB: {singular(most)}"
     return str(conflict["message"])

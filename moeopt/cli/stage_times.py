@@ -22,6 +22,8 @@ SECONDS: Mapping[str, Decimal] = {
     "µs": Decimal("1e-6"),
     "ms": Decimal("1e-3"),
     "s": Decimal(1),
+    "min": Decimal(60),
+    "h": Decimal(3600),
 }
 UNITS = ("us", "ms", "s")
 """What ``--unit`` takes."""
@@ -44,7 +46,7 @@ SIZE_COLUMNS = ("batch", "tokens", "n")
 FORMS = "Write 0.4, 50us, 0.1+0.002n (n tokens), or 5us+14336B*n/50GB/s"
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?)"
-_TIME = re.compile(rf"({_NUMBER})\s*(ns|us|µs|ms|s)?\s*(\*?\s*n)?", re.IGNORECASE)
+_TIME = re.compile(rf"({_NUMBER})\s*(ns|us|µs|ms|min|s|h)?\s*(\*?\s*n)?", re.IGNORECASE)
 _MOVED = re.compile(rf"({_NUMBER})\s*([kKMGT]i?B|B)\s*\*?\s*n\s*/\s*({_NUMBER})\s*([A-Za-z/]+)")
 
 
