@@ -331,6 +331,14 @@ def test_a_narrow_terminal_gets_fewer_columns(moeopt, monkeypatch, width):
     assert max(map(len, (line.rstrip() for line in out.splitlines()))) <= width
 
 
+def test_thin_stages_of_dual_have_a_cell_each(moeopt, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    words = ("--pattern", "dual", "--ta", 1, "--te", 0.02, "--tc", 0.5, "--layers", 3, "--m", 2)
+    lines = moeopt("microbatch", *words).out.splitlines()
+    experts = next(line for line in lines if "experts  " in line)
+    assert experts.count("0") >= 3 and experts.count("1") >= 3
+
+
 def test_one_token_is_no_tokens(moeopt):
     assert "1 tokens" not in moeopt("microbatch", "--ta", 1, "--te", 1, "--tc", 1, "--layers", 5).out
 
