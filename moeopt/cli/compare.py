@@ -81,7 +81,7 @@ def compare(
     Gaps are measured against the best bound that any of them proved. With -o the report is HTML, Markdown, CSV or
     JSON, as the ending says. --fail-if-worse looks at the plans, and without plans at the best other method.
 
-    A micro-batch instance is compared by all methods of its own.
+    A micro-batch instance is compared by all methods of its own, and with plans of its own.
     """
     from moeopt.cli.inputs import names_of, sources
     from moeopt.cli.microbatch_files import read_instance as read_microbatch
@@ -89,13 +89,13 @@ def compare(
     from moeopt.cli.tables import comparison_table
 
     limits = solving.limits()
-    if inputs is not None and len(inputs) == 1 and not (fit or score or plans):
+    if inputs is not None and len(inputs) == 1 and not (fit or score):
         steps = read_microbatch(inputs[0], shape.given(), "compare")
         if steps is not None:
             from moeopt.cli.compare_microbatch import compare_microbatch
 
             wanted = None if methods == METHODS else [name.strip() for name in methods.split(",") if name.strip()]
-            return compare_microbatch(inputs[0], steps, wanted, solving, output, say)
+            return compare_microbatch(inputs[0], steps, wanted, plans or [], solving, output, say)
     fitted, scored = _held_out_files(inputs or [], fit or [], score or [], apart)
     inputs, fitted, scored = sources(inputs or [], say), sources(fitted, say), sources(scored, say)
     _check_output(output)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from moeopt.cli import units
-from moeopt.cli.microbatch_instance import from_options
+from moeopt.cli.microbatch_instance import Asked, from_options
 from moeopt.cli.microbatch_options import Choices, StageTimes, Wanted, given
 from moeopt.cli.modelled_times import Modelled
 from moeopt.cli.options import OUTPUT, SOLVING, Output
-from moeopt.cli.say import PIPE_WIDTH, Say, complain
-from moeopt.cli.stage_times import SECONDS, UNITS
-from moeopt.cli.verb import DONE, INFEASIBLE, NO_PLAN, verb
+from moeopt.cli.say import PIPE_WIDTH, Say
+from moeopt.cli.stage_times import UNITS
+from moeopt.cli.verb import verb
 from moeopt.errors import InstanceError, Violation, Violations
 from moeopt.limits import Limits
 
 if TYPE_CHECKING:
+    from moeopt.cli.modelled_rest import Dense
     from moeopt.microbatch import MicrobatchInstance
     from moeopt.result import Result
 
@@ -37,6 +38,8 @@ moeopt microbatch --llm dbrx --gpu A800 --context 651 --attention-nodes 3 --tp-a
 moeopt microbatch --times measured.csv --unit us --layers 61 --batch 128,256 --kv-bytes 280MB --memory 60GB --json"""
 
 ENDINGS = (".json", ".svg", ".png")
+NARROW = 50
+"""Columns below which lines are not put below each other."""
 FAMILIAR = 80
 """Columns where there is no terminal."""
 
@@ -92,7 +95,8 @@ def microbatch(
 
     -o writes the plan (.json) or the timeline (.svg, .png). JSON is in seconds and bytes.
     """
-    from moeopt.cli.solving import find_plugins, guarded_output
+    from moeopt.cli.microbatch_ends import beside, code
+    from moeopt.cli.solving import find_plugins, guarded_output, named
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.microbatch import PROBLEM
 
@@ -107,38 +111,46 @@ def microbatch(
     if to_file is not None:
         with check.within():
             check_target(to_file, ENDINGS, output.force, what="a plan or a timeline")
-    instance, told = None, list[str]()
-    with check.within():
-        instance, told = _instance(input, stages, choices, wanted, modelled, unit)
+    asked = None
+    try:
+        asked = _asked(input, stages, choices, wanted, modelled, unit)
+    except InstanceError as error:
+        if not check.found:
+            raise  # with the name of its file
+        check.found += error.violations
     check.raise_if_any()
-    assert instance is not None and limits is not None
+    assert asked is not None and limits is not None
+    instance, told = asked.instance, list(asked.notes)
     find_plugins([method])
-    with say.progress(instance.name or "micro-batches") as listener, guarded_output([method]):
+    ours = named(PROBLEM, method, say.verbose)
+    with say.progress(instance.name or "micro-batches") as listener, guarded_output([method]), ours:
         result = PROBLEM.solve(instance, method=method, limits=limits, seed=pace.seed, on_progress=listener)
     if _sizes_ignored(instance):
         told.append(
             "times do not depend on the size of a micro-batch: with --batch, write a part per token, as 0.1+0.002n"
         )
+    if asked.dense is not None and result.solution is not None:
+        told.append(beside(asked.dense, result.solution, unit))
     result = replace(result, notes=(*result.notes, *told))
     if to_file is not None:
         _write(to_file, result, unit, output.force)
     if output.json or output.output == STDOUT:
         say.document(result.to_dict())
     elif result.solution is not None:
-        _show(result, unit, say)
+        _show(result, unit, say, asked.dense)
     for note in result.notes:
         say.note(note)
     if result.stop == "INTERRUPTED":
         say.note("interrupted: this is the best plan so far")
     if to_file is not None and (result.solution is not None or _is_plan(to_file)):
         say.note(f"{'plan' if _is_plan(to_file) else 'timeline'}: {to_file}")
-    return _code(result, instance, unit)
+    return code(result, asked, unit)
 
 
-def _instance(
+def _asked(
     path: str | None, stages: StageTimes, choices: Choices, wanted: Wanted, modelled: Modelled, unit: str
-) -> tuple[MicrobatchInstance, list[str]]:
-    """From a document, or from options; and notes on it."""
+) -> Asked:
+    """From a document, or from options."""
     if path is None:
         return from_options(stages, choices, wanted, modelled, unit)
     options = [*given(stages, choices, wanted), *modelled.given()]
@@ -158,7 +170,7 @@ def _instance(
         raise InstanceError(
             [Violation("input", "", path, rule, "Use moeopt verify, or the instance that it was made for")]
         )
-    return read_instance(document, path), []
+    return Asked(read_instance(document, path))
 
 
 def _sizes_ignored(instance: MicrobatchInstance) -> bool:
@@ -184,7 +196,7 @@ def _write(path: str, result: Result, unit: str, force: bool) -> None:
         write_file(path, draw(result.solution, unit), force=force)
 
 
-def _show(result: Result, unit: str, say: Say) -> None:
+def _show(result: Result, unit: str, say: Say, dense: Dense | None) -> None:
     """The sweep, the answer, and the step in time."""
     import shutil
     import textwrap
@@ -196,49 +208,22 @@ def _show(result: Result, unit: str, say: Say) -> None:
     assert result.solution is not None
     if say.quiet:
         return
-    words = Words(result, unit)
+    words = Words(result, unit, dense)
     width = shutil.get_terminal_size((FAMILIAR, 24)).columns
-    rows, rest = words.sweep(say.verbose)
+    told = sys.stdout.isatty() or "COLUMNS" in os.environ
+    broad = width if told else PIPE_WIDTH
+    rows, rest = words.sweep(say.verbose, broad)
     if len(result.solution["sweep"]) > 1:
         say.show(rows)
         if rest:
             say.line(left_out(rest))
         say.line("")
-    broad = width if sys.stdout.isatty() else PIPE_WIDTH
+    hang = 13 if broad >= NARROW else 2
     for name, text in words.lines():
-        indent = " " * 13
-        said = textwrap.fill(f"{name:<12} {text}", max(broad, 40), subsequent_indent=indent, break_on_hyphens=False)
-        say.line(said)
+        start = f"{name:<12} {text}" if broad >= NARROW else f"{name}: {text}"
+        say.line(textwrap.fill(start, broad, subsequent_indent=" " * hang, break_on_hyphens=broad < NARROW))
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     drawn = timeline_text(Timeline.of(result.solution), width, unit, plain)
     if drawn is not None:
         say.line("")
         say.show(drawn)
-
-
-def _code(result: Result, instance: MicrobatchInstance, unit: str) -> int:
-    """Done, infeasible, or no plan; and why, with the best possible."""
-    who = instance.name or instance.pattern
-    for conflict in result.conflicts:
-        complain(f"{who}: infeasible: {_said(conflict, instance, unit)}")
-    if result.status == "INFEASIBLE":
-        return INFEASIBLE
-    if result.status == "UNKNOWN":
-        limit = "" if result.stop == "FINISHED" else f" before the {result.stop} limit was hit"
-        complain(f"{who}: no plan that keeps the limits was found{limit}; --method exact also looks at other orders")
-        return NO_PLAN
-    return DONE
-
-
-def _said(conflict: Mapping[str, Any], instance: MicrobatchInstance, unit: str) -> str:
-    """A conflict in the words of the command line."""
-    if conflict["rule"] == "tbt_slo_s" and instance.tbt_slo_s is not None:
-        size = float(SECONDS[unit])
-        best, limit = conflict["best"] / size, instance.tbt_slo_s / size
-        which = conflict["message"].rpartition(" with ")[2]
-        return f"--tbt {limit:.6g}{unit} is below the best possible, {best:.6g} {unit} with {which}"
-    if conflict["rule"] == "memory_bytes" and instance.memory_bytes is not None:
-        need, room = conflict["best"] / 1e9, instance.memory_bytes / 1e9
-        most = conflict["message"].rpartition(": ")[2]
-        return f"the smallest batch needs {need:.4g} GB, --memory is {room:.4g} GB: {most}"
-    return str(conflict["message"])

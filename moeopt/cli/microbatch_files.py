@@ -92,6 +92,7 @@ def facts(path: str, what: str, content: Any) -> dict[str, Any]:
 
 def show(known: Mapping[str, Any], say: Say) -> None:
     """The facts in a few lines."""
+    from moeopt.cli.microbatch_words import spell
     from moeopt.cli.say import count, few
     from moeopt.cli.tables import percent
 
@@ -100,7 +101,9 @@ def show(known: Mapping[str, Any], say: Say) -> None:
         lines.append(f"  pattern    {known['pattern']}, {count(known['layers'], 'layer')}")
     if known["what"] == PLAN_SAID:
         if not known["faults"] and known.get("m") is not None:
-            lines.append(f"  answer     m = {known['m']}, batch {known['batch']:,}: {known['time_s']:.6g} s a step")
+            lines.append(
+                f"  answer     m = {known['m']}, batch {known['batch']:,}: {spell(known['time_s'], 'ms')} a step"
+            )
         lines.append(f"  method     {known['method']}, {known['status']}, stopped by {known['stop']}")
         lines.append(f"  gap        {percent(known['gap'])}")
         lines.append(f"  structure  {'ok' if not known['faults'] else '; '.join(few(known['faults'], say.verbose))}")
@@ -111,10 +114,11 @@ def show(known: Mapping[str, Any], say: Say) -> None:
         lines.append(f"  choice     {count(known['candidates'], 'candidate')}, m = {some}; least {known['objective']}"
                      .replace("least throughput", "most throughput"))  # fmt: skip
         limits = [(key, known[key]) for key in ("tbt_slo_s", "memory_bytes") if known[key] is not None]
-        lines.extend(f"  limit      {key} {value:.6g}" for key, value in limits)
+        said = {"tbt_slo_s": lambda value: spell(value, "ms"), "memory_bytes": lambda value: f"{value / 1e9:.4g} GB"}
+        lines.extend(f"  limit      {key} {said[key](value)}" for key, value in limits)
         best = known.get("best_possible")
         if best is not None:
-            which = f"no m and no order gets below {best['time_s']:.6g} s a step"
+            which = f"no m and no order gets below {spell(best['time_s'], 'ms')} a step"
             lines.append(f"  reach      {which} (m = {best['m']}, batch {best['batch']:,})")
         lines.extend(f"  infeasible {conflict['message']}" for conflict in known.get("conflicts", ()))
     lines.extend(f"  note       {note}" for note in known.get("notes") or ())

@@ -59,8 +59,11 @@ class StageTimes:
     ] = False
     layers: Annotated[int | None, typer.Option("--layers", help="L, layers in a row.", rich_help_panel=TIMES)] = None
 
-    def models(self, pattern: str, unit: str, check: Violations) -> dict[str, Any]:
-        """Stages with their time models; what cannot be understood is noted, and stands in as if it took no time."""
+    def models(self, pattern: str, unit: str, check: Violations) -> tuple[dict[str, Any], set[str]]:
+        """Stages with their time models, and the options or columns that say them.
+
+        What cannot be understood is noted, and stands in as if it took no time.
+        """
         from moeopt.microbatch import PATTERNS, Constant
 
         if pattern not in PATTERNS:
@@ -70,7 +73,9 @@ class StageTimes:
         kind = PATTERNS[pattern]
         known = {name: getattr(self, name) for name in ("ta", "te", "td", "tb", "t0", "tc")}
         given: dict[str, Any] = {name: text for name, text in known.items() if text is not None}
+        before = len(check.found)
         measured = {} if self.times is None else stage_times.read_times(self.times, unit, self.extend, check)
+        faulty = len(check.found) > before
         for name in given.keys() & measured.keys():
             check.add(f"--{name}", given[name], rule=f"is also a column of {self.times}", fix="Give it once")
         for name, text in given.items():
@@ -89,9 +94,9 @@ class StageTimes:
                 fix = "Give --tc for both transfers, or --td and --tb"
                 check.add("--tc", known["tc"] or "measured", rule=f"{twice[0]} has a time of its own", fix=fix)
             models |= {stage: model for stage in targets if stage in kind.symbols and stage not in models}
-        if self.times is not None and not measured:
+        if self.times is not None and faulty:
             models |= {stage: Constant(0) for stage in kind.symbols if stage not in models}  # the file is at fault
-        return models
+        return models, {*measured, *given}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,12 @@ from moeopt.report.timeline import NOUNS, plural
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from moeopt.cli.modelled_rest import Dense
     from moeopt.result import Result
 
 FEW_ROWS = 8
+MOST_SHOWN = 1e6
+"""Of one unit of time."""
 WHY_NOT = {"memory": "does not fit", "tbt": "too slow"}
 BOUNDS = {
     "chain": "one micro-batch alone takes as long",
@@ -26,30 +30,63 @@ BOUNDS = {
 """The argument behind a lower bound."""
 
 
-class Words:
-    """Times in one unit, and the sentences made of them."""
+def spell(seconds: float, unit: str, *, glued: bool = False) -> str:
+    """Six digits at most, in the unit asked for; what has a million of them, in a larger one.
 
-    def __init__(self, result: Result, unit: str) -> None:
+    >>> spell(0.0605, "ms"), spell(0.0605, "ms", glued=True), spell(7200, "ms")
+    ('60.5 ms', '60.5ms', '120 min')
+    """
+    if seconds / float(SECONDS[unit]) >= MOST_SHOWN:
+        unit = next((name for name in ("s", "min") if seconds / float(SECONDS[name]) < 1000), "h")
+    return f"{seconds / float(SECONDS[unit]):.6g}{'' if glued else ' '}{unit}"
+
+
+def paced(per_second: float | None) -> str:
+    """Tokens a second: five digits, whole thousands with commas, powers of ten where nobody counts digits.
+
+    >>> paced(16.6666), paced(49382.71), paced(1.2345e300), paced(None)
+    ('16.667', '49,382.7', '1.23e300', '-')
+    """
+    if per_second is None:
+        return "-"
+    if per_second >= 1e12:
+        return f"{per_second:.2e}".replace("e+", "e")
+    return f"{per_second:,.1f}" if per_second >= 1000 else f"{per_second:.5g}"
+
+
+def singular(text: str) -> str:
+    """One thing is not several.
+
+    >>> singular("with 3 parts of 1 tokens, not 31 tokens")
+    'with 3 parts of 1 token, not 31 tokens'
+    """
+    return re.sub(r"(?<![\d.,])1 (token|sequence|micro-batch)(?:e?s)\b", r"1 \1", text)
+
+
+class Words:
+    """Times in one unit, and the sentences made of them; `dense` layers come on top of every step."""
+
+    def __init__(self, result: Result, unit: str, dense: Dense | None = None) -> None:
         assert result.solution is not None
         self.result, self.solution, self.unit = result, result.solution, unit
         document = result.instance["document"]
         self.named = document["batches"] is not None or document["micro_batch"] > 1
         self.by_tokens = document["objective"] == "throughput"
+        self.dense = dense
         self.noun = NOUNS.get(self.solution["pattern"], "micro-batch")
 
     def time(self, seconds: float | None) -> str:
         """Six digits at most, in the unit asked for."""
         if seconds is None:
             return "-"
-        shown = f"{seconds / float(SECONDS[self.unit]):.6g}"
-        return f"{shown} {self.unit}"
+        return spell(seconds, self.unit)
 
     def rate(self, per_second: float | None) -> str:
         """Tokens a second, or where nobody said how many tokens there are, micro-batches."""
         if per_second is None:
             return "-"
         what = "tokens/s" if self.named else f"{plural(self.noun, 2)}/s"
-        return f"{per_second:,.1f} {what}" if per_second >= 1000 else f"{per_second:.5g} {what}"
+        return f"{paced(per_second)} {what}"
 
     def choice(self, m: int, batch: int) -> str:
         """m, and the tokens where they are known."""
@@ -57,14 +94,14 @@ class Words:
 
     def lines(self) -> list[tuple[str, str]]:
         """The answer, a line each."""
-        solution, result = self.solution, self.result
+        result = self.result
         assert result.lower_bound is not None
         floor = f"{self.worth(result.lower_bound)}, {result.bound_kind}"
         floor += f": {self._bound()}" if result.lower_bound else ""
         found = [
             ("method", result.method),
             ("answer", self._answer()),
-            ("time", f"{self.time(solution['time_s'])} a step, which is the TBT; {self.rate(solution['throughput'])}"),
+            ("time", self._time()),
             ("busy", self._busy()),
             ("cycle", self._cycle()),
             ("overlap", self._overlap()),
@@ -82,6 +119,25 @@ class Words:
             return self.time(value)
         each = "token" if self.named else self.noun
         return f"{self.time(value)} a {each}"
+
+    def step(self, row: Mapping[str, Any]) -> float:
+        """Seconds of a whole step, dense layers included."""
+        pipeline: float = row["time_s"]
+        return pipeline if self.dense is None else pipeline + self.dense.seconds(row["batch"])
+
+    def throughput(self, row: Mapping[str, Any]) -> float | None:
+        """Tokens a second of a whole step."""
+        step = self.step(row)
+        return row["batch"] / step if step else None
+
+    def _time(self) -> str:
+        parts = ""
+        if self.dense is not None:
+            rest = self.dense.seconds(self.solution["batch"])
+            parts = f"{self.time(self.solution['time_s'])} in {self.dense.moe} layers with experts"
+            parts += f" + {self.time(rest)} in {self.dense.said} = "
+        whole = f"{self.time(self.step(self.solution))} a step, which is the TBT"
+        return f"{parts}{whole}; {self.rate(self.throughput(self.solution))}"
 
     def _answer(self) -> str:
         solution = self.solution
@@ -142,8 +198,8 @@ class Words:
         found = self.solution["runner_up"]
         if found is None:
             return ""
-        which = f"{self.choice(found['m'], found['batch'])}: {self.time(found['time_s'])}"
-        return f"{which}, {self.rate(found['throughput'])}; {found['reason']}"
+        which = f"{self.choice(found['m'], found['batch'])}: {self.time(self.step(found))}"
+        return f"{which}, {self.rate(self.throughput(found))}; {singular(found['reason'])}"
 
     def _bound(self) -> str:
         found = self.solution["bound"]
@@ -151,32 +207,43 @@ class Words:
         text: str = BOUNDS.get(found["kind"], found["kind"]).format(where=where)
         return text.replace("micro-batch", self.noun)
 
-    def sweep(self, everything: bool) -> tuple[Table, int]:
-        """The sweep, and how many rows are left out: all that are few, else the best batch of each m."""
+    def sweep(self, everything: bool, width: int) -> tuple[Table, int]:
+        """The sweep, and how many rows are left out: all that are few, else the best batch of each m.
+
+        Where there is no room for all columns, the cycle goes first, then parts, rates and remarks.
+        """
         from moeopt.cli.tables import table
 
         rows = self.solution["sweep"]
         shown = rows if everything or len(rows) <= FEW_ROWS else self._best_of_each(rows)
-        batches = ("batch", "a part") if self.named else ()
-        made = table("", "m", *batches, f"time, {self.unit}", self._rate_head(), f"cycle, {self.unit}", "remark")
-        made.columns[-1].justify = "left"
         size = float(SECONDS[self.unit])
-        runner_up = self.solution["runner_up"] or {}
-        for row in shown:
-            key = (row["m"], row["batch"])
-            best = key == (self.solution["m"], self.solution["batch"])
-            second = key == (runner_up.get("m"), runner_up.get("batch"))
-            rate = row["throughput"]
-            made.add_row(
-                str(row["m"]),
-                *((f"{row['batch']:,}", f"{row['micro_batch']:,}") if self.named else ()),
-                f"{row['time_s'] / size:.6g}",
-                "-" if rate is None else f"{rate:,.1f}" if rate >= 1000 else f"{rate:.5g}",
-                "-" if row["cycle_s"] is None else f"{row['cycle_s'] / size:.6g}",
-                WHY_NOT.get(row["why_not"], row["why_not"]) or ("best" if best else "second best" if second else ""),
-                style="bold green" if best else None,
-            )
+        cells: dict[str, list[str]] = {"m": [str(row["m"]) for row in shown]}
+        if self.named:
+            cells["batch"] = [f"{row['batch']:,}" for row in shown]
+            cells["a part"] = [f"{row['micro_batch']:,}" for row in shown]
+        cells[f"time, {self.unit}"] = [f"{self.step(row) / size:.6g}" for row in shown]
+        cells[self._rate_head()] = [paced(self.throughput(row)) for row in shown]
+        cycles = [row["cycle_s"] for row in shown]
+        cells[f"cycle, {self.unit}"] = ["-" if one is None else f"{one / size:.6g}" for one in cycles]
+        cells["remark"] = [self._remark(row) for row in shown]
+        for head in (f"cycle, {self.unit}", "a part", self._rate_head(), "remark"):
+            if sum(max(map(len, (name, *column))) + 2 for name, column in cells.items()) > width:
+                cells.pop(head, None)
+        made = table("", *cells)
+        if "remark" in cells:
+            made.columns[-1].justify = "left"
+        for row, line in zip(shown, zip(*cells.values(), strict=True), strict=True):
+            made.add_row(*line, style="bold green" if self._remark(row) == "best" else None)
         return made, len(rows) - len(shown)
+
+    def _remark(self, row: Mapping[str, Any]) -> str:
+        """Why a row is not taken, or that it is the best or the second."""
+        if row["why_not"]:
+            return str(WHY_NOT.get(row["why_not"], row["why_not"]))
+        key, runner_up = (row["m"], row["batch"]), self.solution["runner_up"] or {}
+        if key == (self.solution["m"], self.solution["batch"]):
+            return "best"
+        return "second best" if key == (runner_up.get("m"), runner_up.get("batch")) else ""
 
     def _rate_head(self) -> str:
         return "tokens/s" if self.named else f"{plural(self.noun, 2)}/s"

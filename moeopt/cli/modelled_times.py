@@ -15,6 +15,7 @@ from moeopt.cli.stage_times import RATES
 from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
+    from moeopt.cli.modelled_rest import Dense, Room
     from moeopt.cost import Link, Machine
     from moeopt.llm import LlmFacts
 
@@ -26,6 +27,16 @@ DIGITS = 12
 """Decimals of modelled seconds: no model knows picoseconds, and short numbers are added up faster."""
 
 Times = dict[str, Callable[[int], float]]
+
+
+@dataclass(frozen=True)
+class Model:
+    """Functions of the tokens of a micro-batch by stage, the LLM, and what they rest on."""
+
+    times: Times
+    facts: LlmFacts
+    note: str
+    dense: Dense | None
 
 
 @dataclass(frozen=True)
@@ -97,25 +108,51 @@ class Modelled(WhichLlm):
             check.add("--weights", self.weights, rule="is not modelled", fix=f"Use {' or '.join(FORMATS)}")
         check.raise_if_any()
 
-    def times(self, pattern: str) -> tuple[Times, LlmFacts, str]:
-        """Functions of the tokens of a micro-batch by stage, the LLM, and what they rest on."""
-        from moeopt.cost import BF16, FP8, Machine
+    def model(self, pattern: str) -> Model:
+        """Times of the layers with experts, and of those without."""
+        from moeopt.cli.modelled_rest import dense_of
+        from moeopt.cost import Machine
 
         self.check(pattern)
         facts = self.facts()
         assert facts is not None and self.gpu is not None
         _alike(facts, int(self.context or 0))
         machine = Machine.of(self.gpu)
-        numerics = FP8 if self.weights == "fp8" else BF16
         port = self._port()
         made = self._apart if pattern in APART else self._together
         part = machine.efficiency
         note = (
             f"times are a model of {facts.name or 'the LLM'} on {machine.name}: rooflines that reach {part.compute:g} "
             f"of its FLOP/s and {part.memory:g} of its bandwidth, a port of {port.bytes_per_s / 1e9:.4g} GB/s; "
-            "good for an order of candidates, not for tokens/s"
+            "without the projection onto the vocabulary; good for an order of candidates, not for tokens/s"
         )
-        return made(facts, machine, port, numerics), facts, note
+        times = made(facts, machine, port, self._numerics())
+        context = int(self.context or 0)
+        shares = pattern in TOGETHER  # an LLM with dense layers is refused elsewhere
+        dense = dense_of(facts, machine, self._numerics(), context=context) if shares else None
+        return Model(times, facts, note, dense)
+
+    def room(self, pattern: str, facts: LlmFacts) -> Room:
+        """Memory for sequences on the GPUs that hold their caches."""
+        from moeopt.cli.modelled_rest import room_apart, room_together
+        from moeopt.cost import Machine
+
+        machine, context = Machine.of(str(self.gpu)), int(self.context or 0)
+        if pattern in TOGETHER:
+            return room_together(facts, machine, self._numerics(), context=context, ep=self._count("ep"))
+        nodes, tp_a, tp_e = map(self._count, ("attention_nodes", "tp_a", "tp_e"))
+        other = Machine.of(self.expert_gpu or str(self.gpu))
+        return room_apart(facts, machine, other, self._numerics(), context=context, nodes=nodes, tp_a=tp_a, tp_e=tp_e)
+
+    def _count(self, name: str) -> int:
+        """A number of GPUs or nodes, 1 where none is given."""
+        value = getattr(self, name)
+        return 1 if value is None else int(value)
+
+    def _numerics(self) -> Any:
+        from moeopt.cost import BF16, FP8
+
+        return FP8 if self.weights == "fp8" else BF16
 
     def _port(self) -> Link:
         """The port of one GPU, with the latency of RDMA."""
@@ -150,7 +187,7 @@ class Modelled(WhichLlm):
 
         other = self.expert_gpu or str(self.gpu)
         experts = Gpu.of(other)
-        nodes, tp_a, tp_e = (1 if value is None else value for value in (self.attention_nodes, self.tp_a, self.tp_e))
+        nodes, tp_a, tp_e = map(self._count, ("attention_nodes", "tp_a", "tp_e"))
 
         @cache
         def at(tokens: int) -> Any:

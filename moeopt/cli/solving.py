@@ -17,6 +17,7 @@ from moeopt.percent import total
 
 if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
+    from moeopt.registry import Problem
     from moeopt.result import Result
 
 WORSE = 1 + 1e-9
@@ -60,27 +61,32 @@ def _descriptor_to_stderr() -> Iterator[None]:
         os.close(kept)
 
 
+@contextmanager
+def named(problem: Problem[Any, Any], method: str, everything: bool) -> Iterator[None]:
+    """Run a method; what a policy raises or returns is told as its fault and not as ours."""
+    try:
+        yield
+    except PlanError as error:
+        shown = error.faults if everything else _a_line_a_kind(error.faults)
+        raise PlanError([f"method {method}: {fault}" for fault in shown]) from error
+    except MoeoptError:
+        raise
+    except (Exception, SystemExit) as error:
+        known = problem.methods.get(method)
+        if known is None or known.claim != "plug-in":
+            raise
+        raise PolicyFailed(f"method {method} failed: {type(error).__name__}: {error}") from error
+
+
 def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) -> Result:
     """One method on one instance, with a progress bar."""
     from moeopt.placement import PROBLEM
 
     find_plugins([method])
     _say_if_compiling(instance, solving, say)
-    with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]):
-        try:
-            return PROBLEM.solve(
-                instance, method=method, limits=solving.limits(), seed=solving.seed, on_progress=listener
-            )
-        except PlanError as error:
-            shown = error.faults if say.verbose else _a_line_a_kind(error.faults)
-            raise PlanError([f"method {method}: {fault}" for fault in shown]) from error
-        except MoeoptError:
-            raise
-        except Exception as error:
-            known = PROBLEM.methods.get(method)
-            if known is None or known.claim != "plug-in":
-                raise
-            raise PolicyFailed(f"method {method} failed: {type(error).__name__}: {error}") from error
+    ours = named(PROBLEM, method, say.verbose)
+    with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]), ours:
+        return PROBLEM.solve(instance, method=method, limits=solving.limits(), seed=solving.seed, on_progress=listener)
 
 
 def _a_line_a_kind(faults: Sequence[str]) -> list[str]:

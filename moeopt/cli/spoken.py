@@ -61,7 +61,13 @@ def spoken(text: str) -> str:
 
 
 def spoken_violation(violation: Violation) -> Violation:
-    """The same for what is wrong with a field; names of files are left alone."""
+    """The same for what is wrong with a field; names of files are left alone.
+
+    >>> print(spoken_violation(Violation("layers", "", "...", "field required", "")))
+    layers = missing: is needed. Add it to the document.
+    """
+    if violation.rule == "field required":
+        violation = replace(violation, value="missing", rule="is needed", fix="Add it to the document")
     option = FIELDS.get(violation.field)
     field = violation.field if option is None else f"{violation.field} ({option})"
     return replace(violation, field=field, rule=spoken(violation.rule), fix=spoken(violation.fix))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from moeopt.errors import Violations
 if TYPE_CHECKING:
     from moeopt.microbatch import Table
     from moeopt.microbatch.times import TimeModel
+    from moeopt.workload.csv_cells import Row
 
 SECONDS: Mapping[str, Decimal] = {
     "ns": Decimal("1e-9"),
@@ -22,6 +22,8 @@ SECONDS: Mapping[str, Decimal] = {
     "µs": Decimal("1e-6"),
     "ms": Decimal("1e-3"),
     "s": Decimal(1),
+    "min": Decimal(60),
+    "h": Decimal(3600),
 }
 UNITS = ("us", "ms", "s")
 """What ``--unit`` takes."""
@@ -34,11 +36,17 @@ RATES: Mapping[str, Decimal] = {
         for end in ("bps", "b/s")
     },
 }
+MOST_DIGITS = 9
+"""Of tokens in a table."""
+LARGEST = Decimal("1e30")
+"""Of bytes, and of bytes a second."""
+LONGEST_S = Decimal("1e9")
+"""No step takes as long: a wrong unit, or a slip."""
 SIZE_COLUMNS = ("batch", "tokens", "n")
 FORMS = "Write 0.4, 50us, 0.1+0.002n (n tokens), or 5us+14336B*n/50GB/s"
 
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)"
-_TIME = re.compile(rf"({_NUMBER})\s*(ns|us|µs|ms|s)?\s*(\*?\s*n)?", re.IGNORECASE)
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?)"
+_TIME = re.compile(rf"({_NUMBER})\s*(ns|us|µs|ms|min|s|h)?\s*(\*?\s*n)?", re.IGNORECASE)
 _MOVED = re.compile(rf"({_NUMBER})\s*([kKMGT]i?B|B)\s*\*?\s*n\s*/\s*({_NUMBER})\s*([A-Za-z/]+)")
 
 
@@ -103,23 +111,31 @@ def read_times(path: str, unit: str, extend: bool, check: Violations) -> dict[st
     """
     from moeopt.documents import read_bytes
     from moeopt.microbatch import Table
+    from moeopt.workload.csv_cells import split_rows
 
-    with check.within():
-        text = read_bytes(path).decode("utf-8-sig", "replace")
-        rows = [row for row in csv.reader(io.StringIO(text)) if any(cell.strip() for cell in row)]
-        return _tables(path, rows, unit, extend, check, Table)
-    return {}
+    inner = Violations()
+    tables: dict[str, Table] = {}
+    with inner.within():
+        rows, _ = split_rows(read_bytes(path), inner, gaps=True)
+        if rows:
+            tables = _tables(path, rows, unit, extend, check, Table)
+    for one in inner.found:
+        where = one.where if one.field == "input" else ", ".join(filter(None, (path, one.where)))
+        check.found.append(replace(one, field="--times", where=where))
+    return tables
 
 
 def _tables(
-    path: str, rows: Sequence[Sequence[str]], unit: str, extend: bool, check: Violations, table: type[Table]
+    path: str, rows: Sequence[Row], unit: str, extend: bool, check: Violations, table: type[Table]
 ) -> dict[str, Table]:
-    heads = [cell.strip().lower() for cell in rows[0]] if rows else []
+    heads = [cell.lower() for cell in rows[0].cells]
     first = next((heads.index(name) for name in SIZE_COLUMNS if name in heads), None)
     columns: dict[int, tuple[str, str]] = {}
     for place, head in enumerate(heads):
         known = re.fullmatch(r"(ta|te|tc|td|tb|t0)(?:_(ns|us|ms|s))?", head)
-        if known is not None:
+        if known is not None and known[1] in (name for name, _ in columns.values()):
+            check.add("--times", head, where=path, rule="is a second column of one time", fix="Keep one of them")
+        elif known is not None:
             columns[place] = (known[1], known[2] or unit)
         elif place != first:
             rule = "is not a column of times"
@@ -129,18 +145,18 @@ def _tables(
         check.add("--times", path, rule=rule, fix="Begin with a line such as batch,ta,te,tc")
         return {}
     found: dict[str, dict[int, float]] = {name: {} for name, _ in columns.values()}
-    for number, row in enumerate(rows[1:], start=2):
-        where = f"{path}, line {number}"
+    for line in rows[1:]:
+        where, row = f"{path}, line {line.line}", line.cells
         if len(row) != len(heads):
             rule = f"has {len(row)} cells, the head has {len(heads)}"
             check.add("--times", ",".join(row), where=where, rule=rule, fix="Fill the row up")
             continue
-        size = row[first].strip()
-        if not size.isdecimal() or not int(size):
+        size = row[first]
+        if not size.isdecimal() or not 0 < len(size) <= MOST_DIGITS or not int(size):
             check.add("--times", size or "''", where=where, rule="must be whole tokens >= 1", fix="Write 64")
             continue
         for place, (name, measured_in) in columns.items():
-            cell = row[place].strip()
+            cell = row[place]
             if int(size) in found[name]:
                 check.add("--times", size, where=where, rule="stands there twice", fix="Keep one row of each size")
                 break
@@ -173,6 +189,10 @@ def _time(field: str, text: str, number: str, unit: str, check: Violations, wher
         )
         check.add(field, text, where=where, rule="must be a finite time >= 0", fix=fix)
         return None
+    if value.adjusted() > MOST_DIGITS * 2 or value * SECONDS[unit.lower()] > LONGEST_S:
+        rule = f"is beyond any step, {LONGEST_S:.0e} s".replace("e+", "e")
+        check.add(field, text, where=where, rule=rule, fix=f"It is in {unit}: give another unit, as 50us")
+        return None
     return value * SECONDS[unit.lower()]
 
 
@@ -186,9 +206,9 @@ def _moved(field: str, text: str, match: re.Match[str], check: Violations) -> tu
         size, speed = Decimal("nan"), Decimal("nan")
     if rate is None:
         check.add(field, text, rule=f"{match[4]} is not a bandwidth", fix="Write 50GB/s or 400Gbps")
-    elif not speed.is_finite() or speed <= 0:
+    elif not speed.is_finite() or not 0 < speed < LARGEST:
         check.add(field, text, rule="a bandwidth must be finite and > 0", fix="Write 50GB/s or 400Gbps")
-    elif not size.is_finite() or size < 0:
+    elif not size.is_finite() or not 0 <= size < LARGEST:
         check.add(field, text, rule="must be finite bytes >= 0", fix="Write 14336B*n/50GB/s")
     else:
         return size, speed * rate

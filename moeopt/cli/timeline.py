@@ -19,6 +19,8 @@ COLOURS = ("#0072b2", "#e69f00", "#56b4e9", "#d55e00", "#009e73", "#f0e442", "#c
 DARK = ("#0072b2", "#d55e00", "#009e73", "#4d4d4d")
 LEAST = 12
 """Columns of time below which nothing is drawn."""
+ROOMY = 30
+"""Columns of time below which names are short."""
 READABLE, GOOD = 1.5, 3.0
 """Columns of the longest bar: what a whole step must leave it, and what it gets where only a part is drawn."""
 BREAK = 3
@@ -66,10 +68,12 @@ def timeline_lines(step: Timeline, width: int, unit: str, signs: Signs) -> list[
     link back  ..........00..11..22..33..00..11..22..33  40.0 %
                0                                   10 s
     """
-    names = _names(step)
-    left = max(map(len, names), default=0) + 2
     busy = [percent(step.utilisation[lane.resource]) for lane in step.lanes]
     right = max(map(len, busy), default=0) + 2
+    names = _names(step)
+    if width - max(map(len, names), default=0) - 2 - right < ROOMY:
+        names = [name.rpartition(": ")[2] for name in names]
+    left = max(map(len, names), default=0) + 2
     room = width - left - right
     if room < LEAST or not step.lanes:
         return []
@@ -133,8 +137,14 @@ def _cells(lane: Lane, start: float, scale: float, count: int, signs: Signs) -> 
         if 0 <= middle < count:
             middles.append((middle, bar))
     for column, bar in middles:
-        if shown[column] is None:
-            shown[column] = bar
+        if bar in shown:
+            continue
+        taken = shown[column]
+        side = 1 if taken is not None and taken.start < bar.start else -1
+        for near in (column, column + side):  # a bar that has no column takes one of a neighbour's, in its turn
+            if 0 <= near < count and (shown[near] is None or shown.count(shown[near]) > 1):
+                shown[near] = bar
+                break
     pieces: Line = []
     for one in shown:
         sign, look = (signs.idle, "dim") if one is None else _look(one)

@@ -90,6 +90,7 @@ def verify(
     if is_plan(content):
         named = [*_named(wanted), *options.given(), *(["--drop"] if drop else [])]
         return _verify_microbatch(plan, content, loads or [], named, json.json, say)
+    _is_placement(content, plan)
     document = read_result(content, plan)
     if options.given():
         rule = "is for maps of engines: a plan says it itself"
@@ -132,6 +133,23 @@ def verify(
         elif failures:
             say.note("what failures would lose was not looked at: the plan has faults")
     return GATE if faults else DONE
+
+
+def _is_placement(content: Any, path: str) -> None:
+    """Refuse what is no plan of any room, and say what there is."""
+    from moeopt.cli.microbatch_files import INSTANCE, PLAN
+    from moeopt.placement.plan_document import SCHEMA
+
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if isinstance(schema, str) and schema.startswith(SCHEMA.rpartition("/")[0]):
+        return  # its version is looked at where it is read
+    known = f"{SCHEMA}, {PLAN}1, or the map of an engine"
+    if isinstance(schema, str) and schema.startswith(INSTANCE):
+        rule, fix = "is a micro-batch instance, not a plan", f"Solve it with moeopt microbatch {path} -o plan.json"
+    else:
+        rule, fix = "is no placement plan, micro-batch plan or map of an engine", f"Give {known}"
+    shown = "missing" if schema is None else schema if isinstance(schema, str) else repr(schema)
+    raise InstanceError([Violation("schema", "", shown, rule, fix)], path)
 
 
 def _named(wanted: dict[str, int | None]) -> list[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, is_number, probability, whole
 from moeopt.cost.exact import plain
 from moeopt.errors import Violations
 
 
+@checked
 def accepted_length(acceptance: Number, *, length: int) -> Number:
     """Tokens that a round brings on average if every drafted token is accepted with one chance: ``1 + a + ... + a^k``.
 
@@ -46,6 +48,7 @@ def accepted_length(acceptance: Number, *, length: int) -> Number:
     return accepted_lengths([plain(acceptance)] * int(length))[-1] if length else 1
 
 
+@checked
 def accepted_lengths(acceptance: Sequence[Number]) -> tuple[Number, ...]:
     """Tokens that rounds of 1, 2, ... drafted tokens bring on average, from the chance of every position.
 
@@ -86,6 +89,7 @@ def accepted_lengths(acceptance: Sequence[Number]) -> tuple[Number, ...]:
     return tuple(lengths)
 
 
+@checked
 def concave_lengths(lengths: Sequence[Number]) -> tuple[float, ...]:
     """The least concave curve over measured lengths: what noise makes fall or jump, smoothed upwards.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import divides, whole
 from moeopt.errors import Violations
 from moeopt.llm.facts import GROWING, LlmFacts
@@ -33,6 +34,7 @@ class AttentionSizes:
     expand_flops: float = 0.0
 
 
+@checked
 def kv_copies(facts: LlmFacts, tp: int) -> int:
     """How often the cache of one token is kept when heads are split over `tp` GPUs.
 
@@ -67,6 +69,7 @@ def kv_copies(facts: LlmFacts, tp: int) -> int:
     return tp if at.kind == "mla" else max(1, tp // int(at.kv_heads or 1))
 
 
+@checked
 def attention_sizes(facts: LlmFacts, *, tp: int = 1, kvp: int = 1, out_tp: int | None = None) -> AttentionSizes:
     """Sizes of one full-attention layer, heads over `tp` GPUs, the output projection over `out_tp` of them.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import divides, top_k_of, whole
 from moeopt.cost.dispatch import unit_probability
 from moeopt.errors import Violations
@@ -12,6 +13,7 @@ MESSAGE_HEAD_BYTES, SCALE_BLOCK, SCALE_BYTES, ALIGNMENT_BYTES = 16, 128, 4, 128
 """DeepEP's low-latency layout: head of a dispatch message, elements to a scale, bytes of a scale, alignment."""
 
 
+@checked
 def low_latency_buffer_bytes(*, max_tokens: int, hidden: int, experts: int, ranks: int) -> int:
     """Memory that DeepEP's low-latency mode registers on every rank.
 
@@ -59,6 +61,7 @@ def low_latency_buffer_bytes(*, max_tokens: int, hidden: int, experts: int, rank
     return (total + ALIGNMENT_BYTES) // ALIGNMENT_BYTES * ALIGNMENT_BYTES
 
 
+@checked
 def receive_tensor_bytes(*, local_experts: int, max_tokens: int, ranks: int, copy_bytes: int) -> int:
     """The tensor that holds received tokens, expert by expert, with room for all tokens of all ranks in each.
 
@@ -96,6 +99,7 @@ def receive_tensor_bytes(*, local_experts: int, max_tokens: int, ranks: int, cop
     return int(local_experts) * int(max_tokens) * int(ranks) * int(copy_bytes)
 
 
+@checked
 def payload_bound(*, top_k: int, devices: int) -> Fraction:
     """Most that can be payload when every device reserves, for each other one, room for all of its tokens.
 
@@ -128,6 +132,7 @@ def payload_bound(*, top_k: int, devices: int) -> Fraction:
     return min(Fraction(1), Fraction(int(top_k), int(devices) - 1)) if devices > 1 else Fraction(1)
 
 
+@checked
 def expected_payload(*, experts: int, top_k: int, devices: int, merged: bool = True) -> Fraction:
     """What is payload in such buffers on average under uniform routing.
 

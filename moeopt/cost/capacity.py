@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, top_k_of, whole
 from moeopt.cost.exact import plain
 from moeopt.errors import Violations
@@ -39,6 +40,7 @@ def as_written(value: object) -> Fraction | None:
         return None
 
 
+@checked
 def expert_capacity(tokens: int, *, top_k: int, experts: int, factor: Factor, multiple_of: int = 1) -> int:
     """Tokens that an expert takes in one batch, ``ceil(c k T / E)``, in exact arithmetic.
 
@@ -114,6 +116,7 @@ class Filling:
     payload: Fraction
 
 
+@checked
 def expert_filling(counts: Sequence[int], *, capacity: int) -> Filling:
     """What fits into experts of one capacity, what overflows, and how many places are padded.
 
@@ -146,6 +149,7 @@ def expert_filling(counts: Sequence[int], *, capacity: int) -> Filling:
     return Filling(accepted, sum(listed) - accepted, places - accepted, payload)
 
 
+@checked
 def load_ratio(counts: Sequence[int], *, tokens: int | None = None, top_k: int | None = None) -> Number:
     """Largest load over the mean, by either definition; 1 where nothing is selected.
 

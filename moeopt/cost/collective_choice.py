@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, is_number
 from moeopt.cost.collectives import COLLECTIVES, lines_of
 from moeopt.cost.links import Link
@@ -30,6 +31,7 @@ class CollectiveChoice:
     crossovers: tuple[Crossover, ...]
 
 
+@checked
 def best_collective(
     op: str,
     size_bytes: Number,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, divides, is_number, not_negative, whole
 from moeopt.cost.exact import times
 from moeopt.cost.links import Link
@@ -87,6 +88,7 @@ COLLECTIVES: dict[str, dict[str, Callable[[int, int], Schedule]]] = {
 """Algorithms by collective; the first of each is the default. See `collective_schedule` for what each one does."""
 
 
+@checked
 def collective_schedule(op: str, algorithm: str | None = None, *, ranks: int, nodes: int = 1) -> Schedule:
     """Steps and bytes of one algorithm, exactly, as parts of ``S``.
 
@@ -137,6 +139,7 @@ def collective_schedule(op: str, algorithm: str | None = None, *, ranks: int, no
     return build(int(nodes), int(ranks) // int(nodes))
 
 
+@checked
 def collective_bytes(
     op: str, size_bytes: Number, algorithm: str | None = None, *, ranks: int, nodes: int = 1
 ) -> Number:
@@ -155,6 +158,7 @@ def collective_bytes(
     return times(size_bytes, plan.inner.part + plan.outer.part)
 
 
+@checked
 def collective_s(
     op: str,
     size_bytes: Number,

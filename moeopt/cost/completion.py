@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, not_negative
 from moeopt.errors import Violations
 
 
+@checked
 def completion_s(
     *, dispatch_s: Number, queue_s: Sequence[Number], compute_s: Sequence[Number], combine_s: Number
 ) -> float:

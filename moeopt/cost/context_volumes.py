@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, divides, not_negative, whole
 from moeopt.cost.exact import plain, times
 from moeopt.errors import Violations
@@ -29,6 +30,7 @@ class CpVolume:
     kv_peak_bytes: Number
 
 
+@checked
 def cp_volume(
     *,
     query_bytes: Number,
@@ -85,6 +87,7 @@ def cp_volume(
     return CpVolume(plain(turned + around), (2 if ulysses > 1 else 0) + ring - 1, peak)
 
 
+@checked
 def cp_gather_volume(kv_bytes: Number, *, ranks: int) -> CpVolume:
     """Context parallelism that gathers all keys and values: the bytes of a ring in one exchange, all of them held.
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from moeopt.cost.attention_sizes import attended
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, not_negative, positive, whole
 from moeopt.cost.collectives import collective_s
 from moeopt.cost.constants import OVERHEAD_S
@@ -54,6 +55,7 @@ class StepTime:
         return self.sequences / self.total_s if self.total_s else 0.0
 
 
+@checked
 def tp_decode(
     facts: LlmFacts,
     machine: Machine,
@@ -124,6 +126,7 @@ def tp_decode(
     )
 
 
+@checked
 def ep_decode(
     facts: LlmFacts,
     machine: Machine,

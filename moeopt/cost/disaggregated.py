@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, is_number, not_negative, positive, top_k_of, whole
 from moeopt.cost.collectives import collective_s
 from moeopt.cost.constants import OVERHEAD_S
@@ -41,6 +42,7 @@ class StageTimes:
         return max(self.attention_s, self.dispatch_s, self.expert_s, self.combine_s)
 
 
+@checked
 def attention_side_s(
     facts: LlmFacts,
     machine: Machine,
@@ -81,6 +83,7 @@ def attention_side_s(
     return machine.time_s(work) + reduced + float(overhead_s)
 
 
+@checked
 def expert_side_s(
     facts: LlmFacts,
     machine: Machine,
@@ -117,6 +120,7 @@ def expert_side_s(
     return machine.time_s(work) + reduced + float(overhead_s)
 
 
+@checked
 def m2n_bytes(
     *, sequences: Number, experts: int, top_k: int, hidden: int, tp_a: int = 1, element_bytes: float = 2.0
 ) -> float:
@@ -145,6 +149,7 @@ def m2n_bytes(
     return float(sequences) * top_k / experts * hidden * float(element_bytes) / tp_a
 
 
+@checked
 def m2n_s(
     *,
     sequences: Number,
@@ -191,6 +196,7 @@ def m2n_s(
     return max(attention_port.time_s(one * experts), (expert_port or attention_port).time_s(received))
 
 
+@checked
 def stage_times(
     facts: LlmFacts,
     *,

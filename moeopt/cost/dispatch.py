@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import comb
 from numbers import Integral
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, divides, not_negative, positive, top_k_of, whole
 from moeopt.cost.exact import times
 from moeopt.errors import Violations
@@ -41,6 +42,7 @@ def _bytes(copies: Fraction, tokens: Number, token_bytes: Number) -> Number:
     return times(tokens, copies, token_bytes)
 
 
+@checked
 def token_bytes(
     hidden: int, bytes_per_element: Number, *, scale_block: int | None = None, scale_bytes: Number = 4, meta: Number = 0
 ) -> Number:
@@ -78,6 +80,7 @@ def token_bytes(
     return times(hidden, bytes_per_element) + times(scales, scale_bytes) + times(1, meta)
 
 
+@checked
 def unit_probability(
     *, experts: int, top_k: int, units: int, groups: int | None = None, top_groups: int | None = None
 ) -> Fraction:
@@ -160,6 +163,7 @@ def _check_units(check: Violations, name: str, units: int, experts: int, groups:
         check.add(name, units, rule=rule, fix=f"Use a divisor or a multiple of {groups}")
 
 
+@checked
 def expected_copies(
     *,
     experts: int,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from moeopt.cost.accepted import check_lengths
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, is_number, not_negative, positive, top_k_of, whole
 from moeopt.cost.touched import expert_bytes_read
 from moeopt.errors import Violations
@@ -33,6 +34,7 @@ class DraftChoice:
     tokens_s: tuple[float, ...]
 
 
+@checked
 def best_draft_length(
     lengths: Sequence[Number],
     *,
@@ -104,6 +106,7 @@ def _asked(check: Violations, name: str, function: Callable[[int], float], lengt
     return float(value)
 
 
+@checked
 def verify_step_s(
     length: int,
     *,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import whole
 from moeopt.cost.popular import units_of, weights_of
 from moeopt.errors import Violations
@@ -26,6 +27,7 @@ class Estimate:
     draws: int
 
 
+@checked
 def estimate_max_over_mean(
     weights: ArrayLike,
     *,
@@ -75,6 +77,7 @@ def estimate_max_over_mean(
     return _estimate(found)
 
 
+@checked
 def estimate_dp_skew(lengths: ArrayLike, *, ranks: int, draws: int = 1000, seed: int = 0) -> Estimate:
     """Busiest over mean tokens of a rank when requests of these lengths go to ranks at random; seeded.
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from numbers import Integral
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import divides, whole
 from moeopt.errors import Violations
 
 
+@checked
 def expert_place(expert: int, *, experts: int, ep: int) -> tuple[int, int]:
     """Rank and local index of a global expert id, ``divmod(id, E/EP)``: ranks hold ids in order.
 
@@ -35,6 +37,7 @@ def expert_place(expert: int, *, experts: int, ep: int) -> tuple[int, int]:
     return divmod(int(expert), each)
 
 
+@checked
 def expert_at(rank: int, local: int, *, experts: int, ep: int) -> int:
     """The global id at a place: the inverse of `expert_place`.
 
@@ -57,6 +60,7 @@ def expert_at(rank: int, local: int, *, experts: int, ep: int) -> int:
     return int(rank) * each + int(local)
 
 
+@checked
 def moved_experts(*, experts: int, old_ep: int, new_ep: int) -> list[int]:
     """Global ids whose rank is another one under a new EP, ranks keeping their number; each has to be loaded once.
 

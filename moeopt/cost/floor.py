@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import fraction, positive
 from moeopt.errors import Violations
 from moeopt.llm.gpus import GPUS, find_gpu
@@ -36,6 +37,7 @@ class Floor:
         )
 
 
+@checked
 def compute_bound_tokens(
     flops: float,
     bytes_per_s: float,
@@ -59,6 +61,7 @@ def compute_bound_tokens(
     return bytes_per_param * flops * compute_efficiency / (2 * bytes_per_s * memory_efficiency)
 
 
+@checked
 def floor_of(gpu: str, dtype: str) -> Floor:
     """The floor of a GPU of the table and a data type of weights and arithmetic.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, fraction, is_number, not_negative, positive, whole
 from moeopt.cost.exact import times
 from moeopt.errors import Violations
@@ -12,6 +13,7 @@ LEAST_BYTES_PER_S = 1e6
 """Below this a bandwidth is taken for GB/s or Gb/s by mistake: no link that carries caches is as slow."""
 
 
+@checked
 def handoff_bytes(tokens: int, *, bytes_per_token: Number, cached_tokens: int = 0) -> Number:
     """Cache of a prompt that has to move; exact if the bytes of a token are.
 
@@ -55,6 +57,7 @@ class Handoff:
     p95_s: float
 
 
+@checked
 def handoff_s(
     size_bytes: Number,
     *,
@@ -130,6 +133,7 @@ class Separation:
     terms_s: dict[str, float]
 
 
+@checked
 def separation_gain(
     *, interference_s: Number, handoff_s: Number, scheduling_s: Number = 0.0, queueing_s: Number = 0.0
 ) -> Separation:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moeopt.cost.attention_sizes import kv_copies
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, divides, not_negative, positive, whole
 from moeopt.cost.collectives import collective_bytes
 from moeopt.cost.constants import NVL72_COLLECTIVE_S
@@ -72,6 +73,7 @@ class Split:
         return self.gpus if self.ffn_gpus is None else self.ffn_gpus
 
 
+@checked
 def interleaved_tokens(*, context_tokens: int, ranks: int, block: int = 16) -> list[int]:
     """Tokens of one sequence's cache on every KVP rank when blocks are dealt out in turn.
 
@@ -88,6 +90,7 @@ def interleaved_tokens(*, context_tokens: int, ranks: int, block: int = 16) -> l
     return [rounds * block + min(max(rest - rank * block, 0), block) for rank in range(ranks)]
 
 
+@checked
 def merge_bytes(*, sequences: Number, width: int, tpa: int, kvp: int, element_bytes: float = 2.0) -> float:
     """Bytes a GPU sends a layer to merge partial attention, whatever the context: ``B width / tpa (kvp - 1) / kvp s``.
 
@@ -115,6 +118,7 @@ def merge_bytes(*, sequences: Number, width: int, tpa: int, kvp: int, element_by
     return float(sequences) * width / tpa * (kvp - 1) / kvp * float(element_bytes)
 
 
+@checked
 def merge_s(facts: LlmFacts, split: Split, *, sequences: Number, link: Link = NVL72) -> float:
     """Seconds that the all-to-alls of all layers take in one step; 0 without KV parallelism.
 
@@ -130,6 +134,7 @@ def merge_s(facts: LlmFacts, split: Split, *, sequences: Number, link: Link = NV
     return facts.layers * link.time_s(size) if split.kvp > 1 else 0.0
 
 
+@checked
 def helix_decode(
     facts: LlmFacts,
     machine: Machine,
@@ -224,6 +229,7 @@ def helix_decode(
     return StepTime(float(sequences), attention, ffn, sent + reduced, overhead, last, hidden)
 
 
+@checked
 def helix_sequences(
     facts: LlmFacts, machine: Machine, split: Split, *, context_tokens: int, numerics: Numerics = FP4
 ) -> int:

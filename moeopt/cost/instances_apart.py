@@ -5,10 +5,12 @@ Source throughout: MegaScale-Infer, arXiv 2504.02263, section 4; the symbols are
 
 from __future__ import annotations
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, not_negative, positive, top_k_of, whole
 from moeopt.errors import Violations
 
 
+@checked
 def mean_context(*, input_tokens: Number, output_tokens: Number) -> float:
     """Mean context over the decoding of a request: its input and half of its output, tokens.
 
@@ -23,6 +25,7 @@ def mean_context(*, input_tokens: Number, output_tokens: Number) -> float:
     return float(input_tokens) + float(output_tokens) / 2
 
 
+@checked
 def balanced_nodes(*, attention_slope_s: Number, expert_slope_s: Number, experts: int, top_k: int) -> float:
     """Attention nodes at which both sides take equally long: ``n_a = k1 E / (k3 k)``.
 
@@ -46,6 +49,7 @@ def balanced_nodes(*, attention_slope_s: Number, expert_slope_s: Number, experts
     return float(attention_slope_s) * experts / (float(expert_slope_s) * top_k)
 
 
+@checked
 def instance_price(
     *, nodes: int, tp_a: int, tp_e: int, experts: int, attention_price: Number, expert_price: Number
 ) -> float:
@@ -61,6 +65,7 @@ def instance_price(
     return tp_a * nodes * float(attention_price) + tp_e * experts * float(expert_price)
 
 
+@checked
 def per_price(amount: Number, price: Number) -> float:
     """What one unit of price buys: bandwidth, FLOP/s, memory, or tokens/s (section 4.4, table 3).
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, fraction, not_negative, positive, whole
 from moeopt.cost.constants import IB_ALPHA_S, LINK_ALPHA_S, Efficiency
 from moeopt.errors import InstanceError, Violation, Violations
@@ -85,6 +86,7 @@ class Link:
         return steps * self.alpha_s + float(size_bytes) / self.bytes_per_s
 
 
+@checked
 def usable_bytes_per_s(bits_per_s: Number, *, efficiency: float = 0.8) -> float:
     """Bytes/s that a port reaches in one direction; ports are sold in bits/s.
 
@@ -114,6 +116,7 @@ def usable_bytes_per_s(bits_per_s: Number, *, efficiency: float = 0.8) -> float:
     return float(bits_per_s) / 8 * efficiency
 
 
+@checked
 def domain_bytes_per_s(gpu: str, *, both_directions: bool = True) -> float:
     """What all GPUs of one scale-up domain send together, bytes/s by the data sheet; with what they receive, doubled.
 

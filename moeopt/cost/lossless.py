@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, is_number
 from moeopt.cost.exact import plain
 from moeopt.errors import Violations
@@ -13,6 +14,7 @@ SUM_TOLERANCE = 1e-9
 """How far floats of a distribution may add up from 1."""
 
 
+@checked
 def draft_acceptance(target: Sequence[Number], draft: Sequence[Number]) -> Number:
     """Chance that a token drawn from `draft` is accepted: ``sum of min(p, q)``.
 
@@ -38,6 +40,7 @@ def draft_acceptance(target: Sequence[Number], draft: Sequence[Number]) -> Numbe
     return plain(sum((min(plain(p), plain(q)) for p, q in zip(target, draft, strict=True)), start=Fraction(0)))
 
 
+@checked
 def residual_distribution(target: Sequence[Number], draft: Sequence[Number]) -> tuple[Number, ...]:
     """The distribution of the token that replaces a rejected one: ``max(p - q, 0)``, scaled to 1.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, sqrt
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, not_negative, positive, whole
 from moeopt.cost.exact import plain
 from moeopt.errors import Violations
@@ -14,6 +15,7 @@ MOST_WAVES = 2**52
 """Where no limit is given; beyond it floats do not tell two numbers of waves apart."""
 
 
+@checked
 def balance_flops_per_byte(
     intermediate: int, *, matrices: int = 3, dispatch_bytes: Number = 1, combine_bytes: Number = 2
 ) -> Number:
@@ -75,6 +77,7 @@ class Balance:
     bytes_per_s_needed: float
 
 
+@checked
 def communication_hides(
     *,
     flops_per_s: Number,
@@ -132,6 +135,7 @@ class Waves:
     one_wave_s: float
 
 
+@checked
 def waves_s(waves: int, *, dispatch_s: Number, compute_s: Number, combine_s: Number, wave_s: Number = 0.0) -> float:
     """Seconds of a layer in equal waves of experts: one wave computes while the next arrives and the last returns.
 
@@ -170,6 +174,7 @@ def waves_s(waves: int, *, dispatch_s: Number, compute_s: Number, combine_s: Num
     return (sum(stages) - max(stages)) / waves + max(stages) + (waves + 2) * float(wave_s)
 
 
+@checked
 def best_waves(
     *, dispatch_s: Number, compute_s: Number, combine_s: Number, wave_s: Number, most: int | None = None
 ) -> Waves:

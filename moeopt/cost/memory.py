@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from moeopt.cost.attention_sizes import attention_sizes, kv_copies
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, fraction, not_negative, positive, whole
 from moeopt.cost.roofline import BF16, Numerics
 from moeopt.errors import Violations
@@ -33,6 +34,7 @@ class Weights:
         return self.attention + self.router + self.routed + self.shared + self.dense + self.embedding + self.head
 
 
+@checked
 def weights_per_gpu(
     facts: LlmFacts,
     *,
@@ -102,6 +104,7 @@ def weights_per_gpu(
     )
 
 
+@checked
 def kv_bytes_per_gpu(facts: LlmFacts, *, context_tokens: int, tp: int = 1, kvp: int = 1, kv: str = "bf16") -> float:
     """Bytes that the cache of one sequence takes on one GPU: all layers, heads over `tp`, tokens over `kvp`.
 
@@ -124,6 +127,7 @@ def kv_bytes_per_gpu(facts: LlmFacts, *, context_tokens: int, tp: int = 1, kvp: 
     return kv_bytes(facts, int(context_tokens), kv) * copies / tp / kvp
 
 
+@checked
 def sequences_that_fit(
     *,
     memory_bytes: Number,
@@ -159,6 +163,7 @@ def sequences_that_fit(
     return max(0, math.floor(free / _exact(kv_bytes_per_sequence)))
 
 
+@checked
 def gpus_for_weights(*, params: Number, bytes_per_param: Number, memory_bytes: Number, usable: float = 0.9) -> int:
     """Fewest GPUs that hold these weights split evenly: ``ceil(params bytes / (usable memory))``.
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Integral
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, divides, is_number, not_negative, whole
 from moeopt.errors import Violations
 
 
+@checked
 def world_size(
     *, tp: int = 1, pp: int = 1, dp: int = 1, cp: int = 1, ep: int = 1, sp: int | None = None, ep_overlaps: bool
 ) -> int:
@@ -51,6 +53,7 @@ def world_size(
     return int(tp) * int(pp) * int(dp) * int(cp) * (1 if ep_overlaps else int(ep))
 
 
+@checked
 def experts_per_rank(experts: int, *, ep: int, redundant: int = 0) -> int:
     """Physical experts of every rank, ``(E + redundant) / EP``.
 
@@ -71,6 +74,7 @@ def experts_per_rank(experts: int, *, ep: int, redundant: int = 0) -> int:
     return (int(experts) + int(redundant)) // int(ep)
 
 
+@checked
 def redundant_experts_bound(experts: int, *, ranks: int) -> Fraction:
     """Redundant experts of a rank that suffice for exactly equal ranks, about ``E/R``: as many as it has already.
 
@@ -98,6 +102,7 @@ def redundant_experts_bound(experts: int, *, ranks: int) -> Fraction:
     return Fraction(int(experts), int(ranks))
 
 
+@checked
 def striped_positions(tokens: int, *, ranks: int) -> list[list[int]]:
     """Positions of every rank when token i goes to rank ``i mod C``: causal attention costs all ranks alike.
 
@@ -135,6 +140,7 @@ class TpChoice:
     times_s: dict[int, float]
 
 
+@checked
 def best_tp(compute_s: Number, *, degrees: Sequence[int], communicate_s: Callable[[int], float]) -> TpChoice:
     """Where tensor parallelism stops paying: the least ``T/N + communication(N)``.
 

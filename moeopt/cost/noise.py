@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import not_negative, positive, top_k_of, whole
 from moeopt.errors import Violations
 
@@ -52,6 +53,7 @@ def expected_maximum(count: int) -> float:
     return float(step * (inside.sum() - inside[0] / 2))
 
 
+@checked
 def normal_max_over_mean(*, units: int, mean: float, spread: float = 1.0) -> float:
     """The approximation ``1 + z_G spread / sqrt(mean)`` for counts of a large mean.
 
@@ -80,6 +82,7 @@ def normal_max_over_mean(*, units: int, mean: float, spread: float = 1.0) -> flo
     return 1.0 + expected_maximum(int(units)) * float(spread) / math.sqrt(mean)
 
 
+@checked
 def max_over_mean(*, experts: int, top_k: int, tokens: int, units: int | None = None) -> Bracket:
     """Expected busiest over mean selections, every choice of k experts equally likely: proven from both sides.
 
@@ -127,6 +130,7 @@ def max_over_mean(*, experts: int, top_k: int, tokens: int, units: int | None = 
     return _bracket(np.array(one), tokens, units, tokens * top_k / units)
 
 
+@checked
 def dp_skew(*, requests: int, ranks: int) -> Bracket:
     """Expected busiest over mean data-parallel rank when each request goes to a rank at random.
 

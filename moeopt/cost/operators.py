@@ -7,6 +7,7 @@ operators, norms, rotary embeddings, softmax, routing itself: some per cent at t
 from __future__ import annotations
 
 from moeopt.cost.attention_sizes import attention_sizes
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, is_number, not_negative, whole
 from moeopt.cost.roofline import BF16, Numerics, Work
 from moeopt.cost.touched import touched_experts
@@ -14,6 +15,7 @@ from moeopt.errors import Violations
 from moeopt.llm.facts import LlmFacts
 
 
+@checked
 def attention_decode(
     facts: LlmFacts,
     *,
@@ -71,6 +73,7 @@ def attention_decode(
     return Work(flops, moved, numerics.attention)
 
 
+@checked
 def attention_prefill(
     facts: LlmFacts,
     *,
@@ -126,6 +129,7 @@ def attention_prefill(
     return Work(sequences * flops, sizes.weights * numerics.weight_bytes + sequences * moved, numerics.attention)
 
 
+@checked
 def dense_ffn(*, tokens: Number, hidden: int, width: int, tp: int = 1, numerics: Numerics = BF16) -> Work:
     """A gated dense FFN of one layer on one of `tp` GPUs: three matrices, ``6 n h w / tp`` operations.
 
@@ -142,6 +146,7 @@ def dense_ffn(*, tokens: Number, hidden: int, width: int, tp: int = 1, numerics:
     return Work(2 * float(tokens) * weights, weights * numerics.weight_bytes, numerics.ffn)
 
 
+@checked
 def moe_ffn(
     facts: LlmFacts,
     *,
@@ -211,6 +216,7 @@ def moe_ffn(
     return Work(flops, (touched * one + shared + gate) * numerics.weight_bytes, numerics.ffn)
 
 
+@checked
 def lm_head(facts: LlmFacts, *, tokens: Number, tp: int = 1, numerics: Numerics = BF16) -> Work:
     """The projection onto the vocabulary, split over `tp` GPUs: ``2 n h V / tp`` operations.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from moeopt.cost.capacity import check_counts, expert_filling
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, not_negative, whole
 from moeopt.cost.exact import times
 from moeopt.errors import Violations
@@ -40,6 +41,7 @@ class OverflowAction:
     changes_output: bool
 
 
+@checked
 def overflow_actions(
     counts: Sequence[int], *, capacity: int, round_s: Number, expert_bytes: Number
 ) -> tuple[OverflowAction, ...]:

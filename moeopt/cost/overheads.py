@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, not_negative, positive, whole
 from moeopt.errors import Violations
 
@@ -34,6 +35,7 @@ class Compression:
     changes_numerics: bool
 
 
+@checked
 def compression_break_even(
     size_bytes: Number,
     *,
@@ -83,6 +85,7 @@ def compression_break_even(
     return Compression(saved, cost, saved > cost, even, not lossless)
 
 
+@checked
 def launch_overhead_s(launches: int, *, launch_s: Number, layers: int = 1) -> float:
     """Seconds that launching takes when nothing hides it: ``launches x seconds x layers``.
 

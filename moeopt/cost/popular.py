@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import not_negative, top_k_of, whole
 from moeopt.errors import Violations
 
@@ -17,6 +18,7 @@ STEP = 1 / 8
 """Of the trapezoidal rule over the logarithm of time; halving it changes nothing beyond 1e-13."""
 
 
+@checked
 def zipf_weights(experts: int, exponent: float) -> Floats:
     """(E,) popularity ``rank ** -exponent``, the most popular expert first, scaled to a mean of 1.
 
@@ -32,6 +34,7 @@ def zipf_weights(experts: int, exponent: float) -> Floats:
     return weights
 
 
+@checked
 def selection_chances(weights: ArrayLike, top_k: int) -> Floats:
     """Exact chance that each expert is among `top_k` different ones drawn one after another by popularity.
 
@@ -98,6 +101,7 @@ def _fewer_others(rung: Floats, top_k: int) -> Floats:
     return found
 
 
+@checked
 def hottest_over_mean(chances: ArrayLike, units: Sequence[int] | None = None) -> float:
     """Long-run load of the busiest unit over the mean: no batch is large enough to lower it, only placement is.
 

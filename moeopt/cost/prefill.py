@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, is_number, positive, whole
 from moeopt.errors import Violations
 
 
+@checked
 def chunk_rounds(prompt: int, *, budget: int, decode: int = 0) -> int:
     """Steps until a prompt is read, when every step has a budget of tokens and decodes come first.
 
@@ -57,6 +59,7 @@ class ChunkChoice:
     longest_s: float
 
 
+@checked
 def best_chunk(
     prompt: int,
     *,

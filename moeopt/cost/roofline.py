@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, not_negative, positive, top_k_of
 from moeopt.cost.constants import Efficiency
 from moeopt.errors import Violations
@@ -185,6 +186,7 @@ class Machine:
         return self.memory_bytes * self.efficiency.usable_memory
 
 
+@checked
 def operators_s(machine: Machine, works: Iterable[Work]) -> float:
     """Operators one after another: the sum of their times, not the maximum of summed FLOPs and summed bytes.
 
@@ -194,6 +196,7 @@ def operators_s(machine: Machine, works: Iterable[Work]) -> float:
     return sum(machine.time_s(work) for work in works)
 
 
+@checked
 def utilisation(machine: Machine, works: Iterable[Work]) -> float:
     """Part of peak FLOP/s that these operators use, one after another; 0.0 if nothing is to be done.
 
@@ -206,6 +209,7 @@ def utilisation(machine: Machine, works: Iterable[Work]) -> float:
     return sum(work.flops / machine.peak(work.dtype) for work in done) / total if total else 0.0
 
 
+@checked
 def compute_bound_batch(tokens_an_expert: Number, *, experts: int, top_k: int) -> float:
     """Whole batch at which each expert gets so many tokens on average: ``tokens E / k``.
 
@@ -222,6 +226,7 @@ def compute_bound_batch(tokens_an_expert: Number, *, experts: int, top_k: int) -
     return float(tokens_an_expert) * experts / top_k
 
 
+@checked
 def expert_utilisation(*, batch: Number, tokens_an_expert: Number, experts: int, top_k: int) -> float:
     """Part of the reachable FLOP/s that experts use at this batch: ``min(1, (batch k / E) / tokens_an_expert)``.
 

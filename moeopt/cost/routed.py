@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, divides, is_number, not_negative, whole
 from moeopt.cost.dispatch import MERGES
 from moeopt.errors import Violations
@@ -20,6 +21,7 @@ BLOCK = 1 << 22
 """Cells (token, GPU) that are looked at at once."""
 
 
+@checked
 def expert_counts(routing: npt.ArrayLike, *, experts: int) -> Ints:
     """Selections of every expert: they add up to tokens x top-k, since nothing is dropped here.
 
@@ -77,6 +79,7 @@ class RoutedCopies:
     nvlink: Ints
 
 
+@checked
 def routed_copies(
     routing: npt.ArrayLike,
     *,
@@ -185,6 +188,7 @@ class Busiest:
     time_s: float
 
 
+@checked
 def busiest_rank(
     sent_bytes: npt.ArrayLike,
     *,

@@ -9,10 +9,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, is_number, not_negative, top_k_of, whole
 from moeopt.errors import Violations
 
 
+@checked
 def touched_experts(*, experts: int, top_k: int, tokens: Number) -> float:
     """Expected distinct experts that at least one of the tokens selects: ``E (1 - (1 - k/E)^n)``.
 
@@ -46,6 +48,7 @@ def touched_experts(*, experts: int, top_k: int, tokens: Number) -> float:
     return -experts * math.expm1(float(tokens) * math.log1p(-top_k / experts))
 
 
+@checked
 def touched_exactly(*, experts: int, top_k: int, tokens: int) -> Fraction:
     """`touched_experts` as a fraction, for whole tokens; its size grows with the tokens.
 
@@ -59,6 +62,7 @@ def touched_exactly(*, experts: int, top_k: int, tokens: int) -> Fraction:
     return experts * (1 - Fraction(experts - top_k, experts) ** tokens)
 
 
+@checked
 def touched_by_chances(chances: ArrayLike, *, tokens: Number) -> float:
     """Expected distinct experts touched where a token selects each expert with its own chance: ``sum 1 - (1 - p_e)^n``.
 
@@ -88,6 +92,7 @@ def touched_by_chances(chances: ArrayLike, *, tokens: Number) -> float:
     return float((1 - never).sum())
 
 
+@checked
 def tokens_per_expert(*, experts: int, top_k: int, tokens: Number) -> Number:
     """Mean tokens of an expert, ``n k / E``; exact (`Fraction` or int) for whole tokens.
 
@@ -107,6 +112,7 @@ def tokens_per_expert(*, experts: int, top_k: int, tokens: Number) -> Number:
     return found.numerator if found.denominator == 1 else found
 
 
+@checked
 def expert_bytes_read(*, experts: int, top_k: int, tokens: Number, bytes_per_expert: Number, layers: int = 1) -> float:
     """Expected bytes of routed experts that one pass reads: touched experts x bytes of one, each read once, x layers.
 
@@ -125,6 +131,7 @@ def expert_bytes_read(*, experts: int, top_k: int, tokens: Number, bytes_per_exp
     return touched * float(bytes_per_expert) * layers
 
 
+@checked
 def spread_evenly(count: int, units: int) -> list[int]:
     """Sizes of `units` parts of `count` that differ by at most one, the larger ones first.
 
@@ -138,6 +145,7 @@ def spread_evenly(count: int, units: int) -> list[int]:
     return [small + 1] * more + [small] * (units - more)
 
 
+@checked
 def touched_units(*, sizes: Sequence[int], top_k: int, limit: int | None = None) -> Fraction:
     """Expected distinct GPUs, nodes or groups that one token's experts lie on: ``sum_u 1 - C(E - s_u, k) / C(E, k)``.
 
@@ -177,6 +185,7 @@ def touched_units(*, sizes: Sequence[int], top_k: int, limit: int | None = None)
     return sum((1 - Fraction(math.comb(sum(sizes) - size, top_k), ways) for size in sizes), Fraction(0))
 
 
+@checked
 def touched_units_distribution(*, sizes: Sequence[int], top_k: int, limit: int | None = None) -> list[Fraction]:
     """Chance that one token touches exactly 0, 1, 2, ... units; parameters and strength as of `touched_units`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, divides, not_negative, whole
 from moeopt.cost.constants import Efficiency
 from moeopt.cost.dispatch import Copies
@@ -90,6 +91,7 @@ class Fabric:
         return self.nodes - 1
 
 
+@checked
 def flat_all_to_all_s(tokens: Number, *, fabric: Fabric, copies: Copies, token_bytes: Number) -> float:
     """Seconds of sending every copy straight to its GPU, a latency for every peer, both fabrics at once.
 
@@ -128,6 +130,7 @@ def flat_all_to_all_s(tokens: Number, *, fabric: Fabric, copies: Copies, token_b
     return _largest(_flat(fabric, copies, _unit(tokens, token_bytes)), tokens)
 
 
+@checked
 def staged_all_to_all_s(
     tokens: Number, *, fabric: Fabric, copies: Copies, token_bytes: Number, chunks: int = 1, chunk_s: float = 0.0
 ) -> float:
@@ -176,6 +179,7 @@ def staged_all_to_all_s(
     return max(first, second) + min(first, second) / chunks + (chunks - 1) * float(chunk_s)
 
 
+@checked
 def flat_range(
     *, fabric: Fabric, flat: Copies, staged: Copies, token_bytes: Number
 ) -> tuple[float, float | None] | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, not_negative, positive, whole
 from moeopt.cost.exact import plain, times
 from moeopt.errors import Violations
 
 
+@checked
 def activation_bytes(tokens: Number, *, hidden: int, bytes_per_element: Number) -> Number:
     """Bytes of the activations of so many tokens, ``tokens hidden bytes``; exact if all three are.
 
@@ -42,6 +44,7 @@ class Passes:
         return plain(self.forward_bytes + self.backward_bytes)
 
 
+@checked
 def tp_volume(boundary_bytes: Number, *, tp: int) -> Passes:
     """Tensor parallelism: two all-reduces a layer forward, after attention and after the FFN, and two backward.
 
@@ -74,6 +77,7 @@ def tp_volume(boundary_bytes: Number, *, tp: int) -> Passes:
     return Passes(times(4, part), times(4, part))
 
 
+@checked
 def sp_volume(boundary_bytes: Number, *, tp: int, regather: bool = True) -> Passes:
     """Tensor with sequence parallelism: each all-reduce becomes a reduce-scatter and an all-gather, of the same bytes.
 
@@ -150,6 +154,7 @@ class EpVolume:
         return times(self.dispatch_bytes, Fraction(1, self.ranks**2))
 
 
+@checked
 def ep_volume(
     tokens: Number, *, top_k: int, hidden: int, ranks: int, dispatch_bytes: Number = 1, combine_bytes: Number = 2
 ) -> EpVolume:

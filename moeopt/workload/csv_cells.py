@@ -29,10 +29,11 @@ class Row:
     cells: tuple[str, ...]
 
 
-def split_rows(data: bytes, check: Violations) -> tuple[list[Row], tuple[str, ...]]:
+def split_rows(data: bytes, check: Violations, *, gaps: bool = False) -> tuple[list[Row], tuple[str, ...]]:
     """Rows of a UTF-8 text cut at commas, semicolons or tabs, and notes of what was skipped.
 
-    Blank lines and rows of empty cells may stand at the end only; a first line that begins with ``#`` is a comment.
+    Blank lines and rows of empty cells may stand at the end only, or with `gaps` anywhere; a first line that begins
+    with ``#`` is a comment.
 
     >>> [row.cells for row in split_rows(b"\\xef\\xbb\\xbf1;2\\r\\n3;4\\r\\n;\\r\\n", Violations())[0]]
     [('1', '2'), ('3', '4')]
@@ -70,7 +71,7 @@ def split_rows(data: bytes, check: Violations) -> tuple[list[Row], tuple[str, ..
         rule = "the file holds a comment alone" if notes else "the file is empty"
         check.add("csv", "''", rule=rule, fix="Record again, or check that the copy finished")
     for row in rows:
-        if not any(row.cells):
+        if not any(row.cells) and not gaps:
             rule, fix = "blank lines may stand at the end only", "Is a layer missing here?"
             check.add("csv", "''", rule=rule, fix=fix, where=f"line {row.line}")
     return [row for row in rows if any(row.cells)], notes

@@ -163,7 +163,7 @@ def test_faults_of_a_table_are_said_at_once(moeopt, tmp_path):
 
 def test_modelled_times(moeopt):
     run = moeopt("microbatch", "--llm", "dbrx", "--gpu", "A800", "--context", 651, "--attention-nodes", 3, "--tp-a", 2,
-                 "--batch", 3852, "--m", 3, "--json")  # fmt: skip
+                 "--batch", 3852, "--m", 3, "--memory", "500GB", "--json")  # fmt: skip
     assert run.code == 0
     document = run.document
     assert document["instance"]["document"]["layers"] == 40
@@ -277,8 +277,8 @@ def test_verify_refuses_options_of_placements(moeopt, plan):
 
 def test_inspect_says_what_files_are(moeopt, plan, instance):
     out = moeopt("inspect", plan, instance).out
-    assert "micro-batch plan" in out and "m = 4, batch 4: 0.081 s a step" in out
-    assert "no m and no order gets below 0.06 s a step" in out
+    assert "micro-batch plan" in out and "m = 4, batch 4: 81 ms a step" in out
+    assert "no m and no order gets below 60 ms a step" in out
     assert [file["what"] for file in moeopt("inspect", plan, instance, "--json").document["files"]] == [
         "micro-batch plan",
         "micro-batch instance",
@@ -298,6 +298,54 @@ def test_compare_runs_the_methods_of_the_room(moeopt, instance):
     assert all(name in out for name in ("lpt", "simulate", "closed_form", "best"))
     document = moeopt("compare", instance, "--methods", "simulate", "--json").document
     assert document["blocks"][0]["rows"][0]["time_s"] == pytest.approx(0.081)
+
+
+def test_compare_judges_plans_as_rows(moeopt, plan, instance, monkeypatch):
+    monkeypatch.chdir(plan.parent)
+    run = moeopt("compare", instance, "--methods", "simulate,lpt", "--plans", plan.name)
+    assert run.code == 0
+    row = next(line for line in run.out.splitlines() if "plan.json" in line)
+    assert " 81 " in row and "lower bound 20.25 ms a micro-batch (certified)" in run.out
+    document = moeopt("compare", instance, "--methods", "simulate", "--plans", plan, "--json").document
+    assert [one["time_s"] for one in document["blocks"][0]["rows"]] == pytest.approx([0.081, 0.081])
+    assert document["blocks"][0]["bound_kind"] == "certified"
+
+
+def test_compare_refuses_what_is_no_plan_and_shows_a_broken_one(moeopt, plan, instance, tmp_path):
+    assert "is no micro-batch plan" in moeopt("compare", instance, "--plans", instance).err
+    broken = json.loads(plan.read_text())
+    broken["solution"]["m"] = 99
+    file = tmp_path / "broken.json"
+    file.write_text(json.dumps(broken))
+    run = moeopt("compare", instance, "--methods", "simulate", "--plans", f"{plan},{file}")
+    assert run.code == 2 and "99" in run.err and "simulate" in run.out
+
+
+def test_extreme_numbers_are_short_and_in_a_sensible_unit(moeopt):
+    tiny = moeopt("microbatch", "--ta", "1e-300", "--te", "1e-300", "--tc", "1e-300", "--layers", 5, "--m", 2)
+    assert tiny.code == 0 and max(map(len, tiny.out.splitlines())) < 200
+    long = moeopt("microbatch", "--ta", "1h", "--te", "2min", "--tc", "1s", "--layers", 5, "--m", 1)
+    assert long.code == 0 and "310.167 min a step" in long.out
+
+
+@pytest.mark.parametrize("width", [20, 30, 45])
+def test_a_narrow_terminal_gets_fewer_columns(moeopt, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = moeopt("microbatch", *FORTY).out
+    assert "m  time, ms" in out
+    assert max(map(len, (line.rstrip() for line in out.splitlines()))) <= width
+
+
+def test_thin_stages_of_dual_have_a_cell_each(moeopt, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    words = ("--pattern", "dual", "--ta", 1, "--te", 0.02, "--tc", 0.5, "--layers", 3, "--m", 2)
+    lines = moeopt("microbatch", *words).out.splitlines()
+    experts = next(line for line in lines if "experts  " in line)
+    assert experts.count("0") >= 3 and experts.count("1") >= 3
+
+
+def test_one_token_is_no_tokens(moeopt):
+    assert "1 tokens" not in moeopt("microbatch", "--ta", 1, "--te", 1, "--tc", 1, "--layers", 5).out
 
 
 def test_the_examples_of_the_help_run(moeopt, tmp_path, monkeypatch):

@@ -161,6 +161,10 @@ def _tracks(axes: Axes, step: Timeline, scale: _Scale, tops: Sequence[float]) ->
             axes.add_patch(Rectangle(spot, window.length, LANE, facecolor=IDLE, linewidth=0, zorder=1))
 
 
+HAIRLINE = 0.012
+"""Inches below which a bar is drawn as a line of its own colour."""
+
+
 def _bars(axes: Axes, lane: Lane, top: float, scale: _Scale, colours: int) -> None:
     from matplotlib.patches import Rectangle
 
@@ -168,17 +172,17 @@ def _bars(axes: Axes, lane: Lane, top: float, scale: _Scale, colours: int) -> No
         for low, high in scale.cut(bar.start, bar.end):
             fill = _colour(bar, colours)
             inches = scale.inches(low, high)
-            edge = 0.7 if inches > 0.05 else 0.25
-            axes.add_patch(
-                Rectangle(
-                    (low, top + ROOM), high - low, LANE, facecolor=fill, edgecolor="white", linewidth=edge, zorder=2
-                )
-            )
+            hairline = inches < HAIRLINE
+            edge = 0.7 if inches > 0.05 else 0.5 if hairline else 0.25
+            rim = fill if hairline else "white"  # a white one would cover it
+            spot = (low, top + ROOM)
+            axes.add_patch(Rectangle(spot, high - low, LANE, facecolor=fill, edgecolor=rim, linewidth=edge, zorder=2))
             name = "" if bar.micro_batch < 0 else str(bar.micro_batch)
-            if inches > 0.075 * len(name) + 0.05:
+            size = next((size for size in (7.5, 6.0) if inches > size / 125 * len(name) + 0.04), None)
+            if size is not None:
                 ink = "white" if _dark(fill) else INK
                 middle = top + ROOM + LANE / 2
-                axes.text((low + high) / 2, middle, name, color=ink, ha="center", va="center_baseline", fontsize=7.5)
+                axes.text((low + high) / 2, middle, name, color=ink, ha="center", va="center_baseline", fontsize=size)
 
 
 def _layers(axes: Axes, lane: Lane, top: float, scale: _Scale) -> None:
