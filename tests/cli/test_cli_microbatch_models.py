@@ -20,17 +20,17 @@ V3 = (
 
 
 def test_dense_layers_count_against_the_tbt(moeopt):
-    """58 layers with experts take 98.0 ms, and 3 dense layers 3.9 ms more: 100 ms cannot be kept."""
+    """58 layers with experts take 96.4 ms in any order, and 3 dense layers 3.9 ms more: 100 ms cannot be kept."""
     run = moeopt(*V3, "--batch", 384, "--tbt", "100ms", "--memory", "1TB")
     assert (run.code, run.out) == (3, "")
-    assert "--tbt 100ms is below the best possible, 101.862 ms: 97.9922 ms in 58 layers with experts" in run.err
+    assert "--tbt 100ms is below the best possible, 100.276 ms: 96.4057 ms in 58 layers with experts" in run.err
     assert "3.8702 ms in 3 dense layers" in run.err
 
 
 def test_the_step_is_that_of_all_layers(moeopt):
     run = moeopt(*V3, "--batch", 384, "--tbt", "102ms", "--memory", "1TB", "--method", "simulate")
     assert run.code == 0
-    assert "97.9922 ms in 58 layers with experts + 3.8702 ms in 3 dense layers = 101.862 ms a step" in run.out
+    assert "97.9922 ms in 58 layers with experts + 3.8702 ms in 3 dense layers = 101.862 ms a step" in " ".join(run.out.split())
     assert f"{384 / 0.1018624:,.1f} tokens/s" in run.out
     assert "3 dense layers take 3.8702 ms for a batch of 384, outside the pipeline" in run.err
 
