@@ -151,7 +151,7 @@ def slots_of_experts(held: NDArray[np.integer], num_experts: int, width: int | N
     experts = np.take_along_axis(held, order, axis=1)
     first = np.cumsum(counts, axis=1) - counts
     rank = np.arange(held.shape[1]) - np.take_along_axis(first, experts, axis=1)
-    out = np.full((len(held), num_experts, max(int(counts.max()), width or 0)), -1, dtype=np.int64)
+    out = np.full((len(held), num_experts, max(int(counts.max(initial=0)), width or 0)), -1, dtype=np.int64)
     out[np.arange(len(held))[:, None], experts, rank] = order
     return out
 
