@@ -34,7 +34,8 @@ What you can rely on
 * Unchanged loads, and loads for which another map would only be the same one under other names, give ``current`` back.
 * Groups stay on one node each where ``num_groups % num_nodes == 0``, as published; else, and with 0 groups, the map
   is flat and the log says why, also where the published rule ends in an assertion.
-* No exception: loads that are NaN, infinite, negative or all zero, shapes no map fits, a limit that passes and our own
+* No exception but one: where more slots are asked for than memory holds, the map that runs stays, whatever its shape,
+  and where none does there is a ``NoRoom``, a ``ValueError``. Else loads that are NaN, infinite, negative or all zero, shapes no map fits, a limit that passes and our own
   bugs give ``current`` back, or experts in order where nothing runs, and one line in the log with the reason. Where
   ``current`` lacks experts or has no form on the GPUs of today, what fits stays and the rest is filled by the fewest
   moves. A ``current`` that is no map of this shape is a warning, and the plan begins from nothing.
@@ -54,12 +55,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from moeopt.engines.policies.arrays import as_given
 from moeopt.engines.policies.case import Asked
-from moeopt.engines.policies.guard import Answer, answer
+from moeopt.engines.policies.guard import answer, in_order
+from moeopt.engines.policies.last import NoRoom, alike, fits, guarded
 from moeopt.engines.policies.options import Options
 from moeopt.engines.policies.ready import warm_up
-from moeopt.engines.policies.shape import replicas, slots_of_experts
+from moeopt.engines.policies.shape import Ints, replicas, slots_of_experts
 
 Maps = tuple[Any, Any, Any]
 
@@ -92,6 +93,11 @@ def rebalance_experts(
     (phy2log, log2phy, logcnt)
         (L, S) expert in each slot, GPU after GPU; (L, E, X) slots of each expert, padded with -1; (L, E) replicas.
 
+    Raises
+    ------
+    NoRoom
+        A ``ValueError``: the map asked for is too large for the memory, and none runs. There is no other exception.
+
     Examples
     --------
     The example of EPLB's own page, where the published map has 156 and 179.5 tokens on its busiest GPUs:
@@ -107,27 +113,38 @@ def rebalance_experts(
     [151.0, 179.5]
     """
     asked = Asked("eplb", weight, num_replicas, num_groups, num_nodes, num_gpus, current)
-    return maps(answer(asked, options or Options()), weight)
+    return guarded(
+        "eplb",
+        options,
+        lambda chosen: maps(answer(asked, chosen).held, weight),
+        lambda _: maps(in_order(weight, num_replicas, current), None),
+    )
 
 
-def maps(found: Answer, given: Any, width: int | None = None) -> Maps:
-    """The map, its reverse of at least `width` places an expert, and the counts, as what was `given`."""
-    num_experts = _experts(found, given)
-    forms = found.held, slots_of_experts(found.held, num_experts, width), replicas(found.held, num_experts)
+def maps(held: Ints, given: Any, width: int | None = None) -> Maps:
+    """The map, its reverse of at least `width` places an expert, and the counts, as what was `given`.
+
+    Experts that hold no slot are listed where the loads name them and the list is not too large for the memory.
+    """
+    needed = max(int(held.max(initial=-1)) + 1, 1)
+    most = int(replicas(held, needed).max(initial=0))
+    num_experts = max(_experts(given), needed)
+    if not fits(len(held), num_experts, max(most, width or 0)):
+        num_experts, width = needed, None
+    if not fits(len(held), num_experts, most):
+        raise NoRoom(f"a list of {len(held):,} x {num_experts:,} x {most:,} slots has no room in memory")
+    forms = held, slots_of_experts(held, num_experts, width), replicas(held, num_experts)
+    first, second, third = (alike(form, given) for form in forms)
+    return first, second, third
+
+
+def _experts(given: Any) -> int:
+    """E, of the loads where they have a shape."""
     try:
-        return tuple(as_given(form, given) for form in forms)
-    except Exception:  # a tensor of a kind we do not know
-        return forms
-
-
-def _experts(found: Answer, given: Any) -> int:
-    """E, of the loads where they have a shape, and at least what the map needs."""
-    shape = getattr(given, "shape", None)
-    needed = int(found.held.max()) + 1 if found.held.size else 1
-    try:
-        return max(int(shape[-1] if shape is not None else len(given[0])), needed)
+        shape = getattr(given, "shape", None)
+        return int(shape[-1] if shape is not None else len(given[0]))
     except Exception:
-        return needed
+        return 0
 
 
 def configure(**options: Any) -> Callable[..., Maps]:
@@ -153,4 +170,4 @@ def configure(**options: Any) -> Callable[..., Maps]:
     return configured
 
 
-__all__ = ["Options", "configure", "rebalance_experts", "warm_up"]
+__all__ = ["NoRoom", "Options", "configure", "rebalance_experts", "warm_up"]

@@ -31,7 +31,7 @@ What you can rely on
   where the table has them and `max_moves` is too small to mend that, the rest stays and the log warns.
 * More redundant experts than NPUs, near-uniform loads and one very hot expert are plain inputs here.
 * Dummy runs that leave loads of zero or NaN hotness give the current table back, ``change`` 0 and the reason in the
-  log; so does any error of ours. Slots of -1 are filled, and tables that lack experts made full, by the fewest moves.
+  log; so does any error of ours, and a size that no memory holds: there is no exception. Slots of -1 are filled, and tables that lack experts made full, by the fewest moves.
 * `max_moves` limits the transfers of a layer; below the part `keep` a layer is left alone.
 * Every rank's process plans for itself and finds the same table; see `Options.steady`.
 
@@ -48,6 +48,7 @@ import numpy as np
 from moeopt.engines.policies.arrays import as_numpy
 from moeopt.engines.policies.case import Asked
 from moeopt.engines.policies.guard import Answer, answer
+from moeopt.engines.policies.last import guarded, warn, why
 from moeopt.engines.policies.options import Options
 from moeopt.engines.policies.shape import Ints, Refused
 
@@ -64,7 +65,7 @@ class EplbPolicy:
 
     def __init__(self, config: Any = None, *, options: Options | None = None) -> None:
         self.config = config
-        self.options = options or Options()
+        self.options = options if isinstance(options, Options) else Options()
         self._new_ep_size: int | None = None
 
     def set_new_ep_size(self, new_ep_size: int) -> None:
@@ -88,25 +89,33 @@ class EplbPolicy:
         """
         new_size, self._new_ep_size = self._new_ep_size, None
         try:
-            table = as_numpy(current_expert_table).astype(np.int64)
-            return self._rebalanced(table, expert_workload, new_size)
-        except Exception as error:
-            self.options.log.warning("moeopt vllm-ascend: gave the table back: %s: %s", type(error).__name__, error)
-            return 0, np.arange(_length(current_expert_table)), _listed(current_expert_table)
+            return guarded(
+                "vllm-ascend",
+                self.options,
+                lambda options: self._rebalanced(current_expert_table, expert_workload, new_size, options),
+                lambda _: (0, np.arange(len(current_expert_table)), _listed(current_expert_table)),
+            )
+        except Exception as error:  # not even a length
+            warn(Options(), "moeopt vllm-ascend: gave the table back as it was: %s", why(error))
+            return 0, np.arange(0), current_expert_table
 
-    def _rebalanced(self, table: Ints, workload: Any, new_size: int | None) -> tuple[int, Ints, Table]:
+    def _rebalanced(self, given: Any, workload: Any, new_size: Any, options: Options) -> tuple[int, Ints, Table]:
+        table = as_numpy(given).astype(np.int64)
         num_layers, num_gpus, per_gpu = table.shape
         gpus = int(new_size or num_gpus)
         old = table.reshape(num_layers, -1)
-        num_experts, fault = int(old.max()) + 1, ""
-        if num_experts < 1:
-            raise Refused("the table holds no expert")
+        if not num_layers:
+            return 0, np.arange(0), []
+        highest = int(old.max(initial=-1))
+        if not 0 <= highest < old.shape[1]:
+            raise Refused(f"the table holds experts up to {highest} in {old.shape[1]} slots")
+        num_experts, fault = highest + 1, ""
         try:
             loads = _of_experts(old, workload, num_experts)
         except Exception as error:
-            loads, fault = np.zeros((num_layers, num_experts)), f"loads cannot be used: {error}"
+            loads, fault = np.zeros((num_layers, num_experts)), f"loads cannot be used: {why(error)}"
         asked = Asked("vllm-ascend", loads, gpus * per_gpu, None, 1, gpus, old, fault)
-        found = answer(asked, self.options)
+        found = answer(asked, options)
         changed = not np.array_equal(found.held, old)
         return int(changed), _priority(found, num_layers), found.held.reshape(num_layers, gpus, per_gpu).tolist()
 
@@ -134,13 +143,6 @@ def _priority(found: Answer, num_layers: int) -> Ints:
     before = np.where(found.plan.before > 0, found.plan.before, 1.0)
     ratio = np.where(found.plan.before > 0, found.plan.top / before, 1.0)
     return np.argsort(ratio, kind="stable")
-
-
-def _length(table: Any) -> int:
-    try:
-        return len(table)
-    except TypeError:
-        return 0
 
 
 def _listed(table: Any) -> Table:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from moeopt.engines.policies.arrays import as_numpy
 from moeopt.engines.policies.cover import Covered, covered
+from moeopt.engines.policies.last import fits, why
 from moeopt.engines.policies.shape import Ints, Refused, Shape, number, shape_of
 
 
@@ -56,8 +57,10 @@ def read(asked: Asked, budget: int | None) -> Case:
     loads, fault, size = _loads(asked, raw)
     try:
         shape = shape_of(*size, asked.slots, asked.groups, asked.nodes, asked.gpus)
+        if not fits(shape.num_layers, shape.num_slots):
+            raise Refused(f"a map of {shape.num_layers:,} x {shape.num_slots:,} slots has no room in memory")
     except Exception as error:
-        said = fault or (str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}")
+        said = fault or (str(error) if isinstance(error, Refused) else why(error))
         return Case(loads, None, None, raw, said, old_fault)
     old, note = None, ""
     if raw is not None and not old_fault:
@@ -69,7 +72,7 @@ def read(asked: Asked, budget: int | None) -> Case:
     try:
         running = None if old is None else covered(shape, old, None if fault else loads, budget)
     except Exception as error:
-        old_fault = f"{type(error).__name__}: {error}"
+        old_fault = why(error)
     return Case(loads, shape, running, raw, fault, old_fault, note)
 
 
@@ -78,22 +81,28 @@ def given_map(old: Any) -> tuple[NDArray[Any] | None, str]:
     try:
         given = old() if callable(old) else old
     except Exception as error:
-        return None, f"the function raised {type(error).__name__}: {error}"
+        return None, f"the function raised {why(error)}"
     try:
         return (None if given is None else as_numpy(given)), ""
     except Exception as error:
-        return None, f"it is no table, {type(error).__name__}: {error}"
+        return None, f"it is no table, {why(error)}"
+
+
+def experts_of(held: NDArray[Any]) -> int:
+    """E, as a map (L, S) with empty slots, -1, tells it; 0 where its ids cannot be those of a full map of S slots."""
+    if held.ndim != 2 or not held.size or held.dtype.kind not in "iu":
+        return 0
+    lowest, highest = int(held.min()), int(held.max())
+    return highest + 1 if lowest >= -1 and highest < held.shape[1] else 0
 
 
 def _loads(asked: Asked, raw: NDArray[Any] | None) -> tuple[NDArray[Any] | None, str, tuple[int, int]]:
     """Loads, what is wrong with them, and layers and experts, which the map that runs tells where they do not."""
-    size = (0, 0)
-    if raw is not None and raw.ndim == 2 and raw.size and raw.dtype.kind in "iu":
-        size = len(raw), int(raw.max()) + 1
+    size = (0, 0) if raw is None else (len(raw) if raw.ndim == 2 else 0, experts_of(raw))
     try:
         loads = as_numpy(asked.loads)
     except Exception as error:
-        return None, asked.fault or f"loads cannot be read: {type(error).__name__}: {error}", size
+        return None, asked.fault or f"loads cannot be read: {why(error)}", size
     if loads.ndim != 2:
         return loads, asked.fault or f"loads have shape {loads.shape}, not (layers, experts)", size
     return loads, asked.fault or _wrong(loads), (loads.shape[0], loads.shape[1])

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.engines.policies.row import Row
 from moeopt.engines.policies.shape import Ints, Shape, legal_rows, new_pairs, replicas
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def covered(shape: Shape, old: Ints, loads: NDArray[np.number] | None, budget: i
     held = np.where((old >= 0) & (old < shape.num_experts), old, -1).astype(np.int64)
     weights = np.ones((len(held), shape.num_experts)) if loads is None else loads.astype(np.float64)
     for row in np.flatnonzero(~legal_rows(shape.flat(), held)):
-        _Row(shape, held[row], weights[row]).fill(budget)
+        Row(shape, held[row], weights[row]).fill(budget)
     return Covered(old, held, new_pairs(shape, old, held), doubles(shape, held))
 
 
@@ -64,89 +63,3 @@ def complete(shape: Shape, held: Ints) -> bool:
     if held.shape != (shape.num_layers, shape.num_slots) or (held < 0).any() or (held >= shape.num_experts).any():
         return False
     return bool((replicas(held, shape.num_experts) > 0).all())
-
-
-class _Row:
-    """One layer under repair; ``held`` (S,) is written in place."""
-
-    def __init__(self, shape: Shape, held: Ints, weights: Floats) -> None:
-        self.shape, self.held, self.weights, self.gpu = shape, held, weights, shape.gpu_of_slot
-        filled = held >= 0
-        self.on = np.zeros((shape.num_experts, shape.num_gpus), dtype=np.int64)
-        np.add.at(self.on, (held[filled], self.gpu[filled]), 1)
-        self.counts = self.on.sum(axis=1)
-        self.share = weights / np.maximum(self.counts, 1)
-        self.home = self._homes()
-
-    def fill(self, budget: int | None) -> None:
-        before = self.on > 0
-        lost = np.flatnonzero(self.counts == 0)
-        for expert in lost[np.argsort(-self.weights[lost], kind="stable")]:
-            self._put(int(expert), self._slot_for(int(expert)))
-        for slot in np.flatnonzero(self.held < 0):
-            self._put(self._expert_for(int(slot)), int(slot))
-        moves = int(((self.on > 0) & ~before).sum())
-        for slot in self._doubled():
-            if budget is not None and moves >= budget:
-                break
-            expert = self._expert_for(int(slot))
-            if self.on[expert, self.gpu[slot]]:
-                continue  # more slots than experts: it has them all
-            self._put(expert, int(slot))
-            moves += 1
-
-    def _homes(self) -> Ints | None:
-        """(E,) node of each expert's group, where the layer keeps groups on nodes; ``None``: anywhere."""
-        shape = self.shape
-        if shape.groups is None:
-            return None
-        room = shape.groups // shape.num_nodes
-        seen = self.on.reshape(shape.groups, -1, shape.num_nodes, shape.num_gpus // shape.num_nodes).sum(axis=(1, 3))
-        there = seen > 0
-        if (there.sum(axis=1) > 1).any() or (there.sum(axis=0) > room).any():
-            return None
-        node = np.where(there.any(axis=1), there.argmax(axis=1), -1)
-        free = np.repeat(np.arange(shape.num_nodes), room - there.sum(axis=0))
-        node[node < 0] = free
-        return np.repeat(node, shape.num_experts // shape.groups)
-
-    def _near(self, slots: NDArray[np.bool_], expert: int) -> NDArray[np.bool_]:
-        """Those of the slots (S,) that are on the node of the expert's group."""
-        if self.home is None:
-            return slots
-        return np.asarray(slots & (self.gpu // (self.shape.num_gpus // self.shape.num_nodes) == self.home[expert]))
-
-    def _doubled(self) -> Ints:
-        """Slots of replicas that a GPU has already, those with the lightest experts first."""
-        first = np.unique(self.gpu * self.shape.num_experts + self.held, return_index=True)[1]
-        slots = np.delete(np.arange(len(self.held)), first)
-        return np.asarray(slots[np.argsort(self.share[self.held[slots]], kind="stable")], dtype=np.int64)
-
-    def _slot_for(self, expert: int) -> int:
-        """An empty slot on the lightest GPU, else a double's, else that of the expert that can best spare a replica."""
-        empty = self._near(self.held < 0, expert)
-        if empty.any():
-            size = np.where(self.held >= 0, self.share[self.held], 0.0)
-            cost = np.bincount(self.gpu, weights=size, minlength=self.shape.num_gpus)
-            return int(np.where(empty, cost[self.gpu], np.inf).argmin())
-        spare = self._near((self.held >= 0) & (self.on[self.held, self.gpu] > 1), expert)
-        if not spare.any():
-            spare = self._near((self.held >= 0) & (self.counts[self.held] > 1), expert)
-        after = self.weights / np.maximum(self.counts - 1, 1)
-        return int(np.where(spare, after[self.held], np.inf).argmin())
-
-    def _expert_for(self, slot: int) -> int:
-        """The expert with the heaviest replicas that the slot's GPU lacks and its node may hold."""
-        gpu = int(self.gpu[slot])
-        worth = np.where(self.on[:, gpu] == 0, self.share, -1.0)
-        if self.home is not None:
-            worth[self.home != gpu // (self.shape.num_gpus // self.shape.num_nodes)] = -2.0
-        return int(worth.argmax())
-
-    def _put(self, expert: int, slot: int) -> None:
-        gpu, out = self.gpu[slot], int(self.held[slot])
-        self.held[slot] = expert
-        for one, more in ((out, -1), (expert, 1)) if out >= 0 else ((expert, 1),):
-            self.counts[one] += more
-            self.on[one, gpu] += more
-            self.share[one] = self.weights[one] / max(self.counts[one], 1)

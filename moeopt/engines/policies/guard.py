@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from moeopt.engines.policies.arrays import as_numpy
-from moeopt.engines.policies.case import Asked, Case, read
+from moeopt.engines.policies.case import Asked, Case, experts_of, given_map, read
 from moeopt.engines.policies.cover import complete, covered
+from moeopt.engines.policies.last import NoRoom, fits, size, warn, why
 from moeopt.engines.policies.layers import whole, with_idle_layers
 from moeopt.engines.policies.line import Line
 from moeopt.engines.policies.options import Options
@@ -33,14 +34,20 @@ class Answer:
 
 
 def answer(asked: Asked, options: Options) -> Answer:
-    """A map for the engine, whatever it asked: of the shape asked for, and with every expert that it has room for."""
+    """A map for the engine, whatever it asked: of the shape asked for, and with every expert that it has room for.
+
+    Raises
+    ------
+    NoRoom
+        The map asked for is too large for the memory, and no map runs.
+    """
     deadline = Deadline(options.time_limit_s)
     case = Case()
     try:
         case = read(asked, options.max_moves)
         found = _planned(case, options, deadline)
     except Exception as error:  # reading the input failed
-        found = Answer(np.zeros((0, 0), dtype=np.int64), None, f"{type(error).__name__}: {error}")
+        found = Answer(np.zeros((0, 0), dtype=np.int64), None, why(error))
     found = _full(found, asked, case, options)
     if options.agree is not None:
         found = _full(_agreed(found, options), asked, case, options)
@@ -63,8 +70,9 @@ def _planned(case: Case, options: Options, deadline: Deadline) -> Answer:
         except MoeoptError as error:
             reason = str(error)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            options.log.debug("traceback of the failure", exc_info=True)
+            reason = why(error)
+            with suppress(Exception):
+                options.log.debug("traceback of the failure", exc_info=True)
     if case.shape is None:
         return Answer(np.zeros((0, 0), dtype=np.int64), None, reason)
     return Answer(start_up(case.shape) if case.running is None else case.running.held, None, reason)
@@ -95,24 +103,30 @@ def _full(found: Answer, asked: Asked, case: Case, options: Options) -> Answer:
 
 def _without_shape(asked: Asked, case: Case) -> Ints:
     """Where no map of slots on GPUs can be: the map that runs if it has what was asked for, else experts in order."""
-    slots = _number(asked.slots)
-    size = () if case.loads is None else case.loads.shape
-    layers, experts = (size[-2] if len(size) > 1 else 1), (size[-1] if size else slots)
+    slots = size(asked.slots)
+    given = () if case.loads is None else case.loads.shape
+    layers, experts = (given[-2] if len(given) > 1 else 1), (given[-1] if given else slots)
     raw = case.raw
-    if raw is not None and raw.ndim == 2 and raw.size and raw.dtype.kind in "iu" and raw.shape[1] == slots:
-        if len(size) < 2:
-            layers, experts = len(raw), int(raw.max()) + 1
-        known = len(raw) == layers and int(raw.min()) >= 0 and int(raw.max()) < experts
+    if raw is not None and raw.ndim == 2 and raw.size and raw.dtype.kind in "iu":
+        if len(given) < 2:
+            layers, experts = len(raw), experts_of(raw) or experts
+        known = raw.shape == (layers, slots) and int(raw.min()) >= 0 and int(raw.max()) < experts
         if known and all(len(np.unique(row)) >= min(experts, slots) for row in raw):
             return raw.astype(np.int64)
+        if not fits(layers, slots) and int(raw.min()) >= 0 and experts_of(raw):
+            return raw.astype(np.int64)  # what was asked for cannot be, so nothing changes
+    if not fits(layers, slots):
+        raise NoRoom(f"a map of {layers:,} x {slots:,} slots has no room in memory, and no map runs that could stay")
     return np.tile(np.arange(slots, dtype=np.int64) % max(experts, 1), (layers, 1))
 
 
-def _number(value: Any) -> int:
-    try:
-        return max(int(value), 0)
-    except Exception:
-        return 0
+def in_order(weight: Any, slots: Any, current: Any = None) -> Ints:
+    """The last resort, after a bug of ours: what `_without_shape` gives for what can still be read."""
+    loads = None
+    with suppress(Exception):
+        loads = as_numpy(weight)
+    raw = given_map(current)[0]
+    return _without_shape(Asked("", None, slots, None, None, None), Case(loads, raw=raw))
 
 
 def _agreed(found: Answer, options: Options) -> Answer:
@@ -123,7 +137,7 @@ def _agreed(found: Answer, options: Options) -> Answer:
         if shared.shape != found.held.shape:
             raise Refused(f"agree gave a map of shape {shared.shape}, not {found.held.shape}")
     except Exception as error:
-        options.log.warning("moeopt: agree failed, ranks may differ: %s: %s", type(error).__name__, error)
+        warn(options, "moeopt: agree failed, ranks may differ: %s", why(error))
         return found
     if np.array_equal(shared, found.held):
         return found

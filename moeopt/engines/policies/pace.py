@@ -20,6 +20,8 @@ INTERPRETED_S = 0.15
 """What they take for one layer."""
 RULE_S, GROUPED = 1.5e-6, 2.5
 """Seconds of the public rule a slot of a layer, and so many times that with groups on nodes."""
+RULE_INTERPRETED_S = 30e-6
+"""The first where nothing is compiled."""
 FILL_S = 25e-6
 """Seconds to fill a slot of a running map that has lost some."""
 LOOK_S = 60e-9
@@ -32,6 +34,8 @@ NAMING = 0.5
 """Part of the limit for what cannot be cut and names of GPUs for the public rule."""
 NAME_S, NAME_PAIR_S = 0.5e-3, 90e-9
 """Seconds to name the GPUs of a layer, and more for each pair of them."""
+WHOLE_S = 1.0
+"""A layer whose search takes longer than this and than the limit is left out, whoever decides."""
 PIECE = 0.1
 """Part of the limit between two looks at the clock."""
 
@@ -74,17 +78,23 @@ class Pace:
         return each * self.shape.num_layers * self.shape.num_slots + FILL_S * self.filled
 
     @property
+    def rule_s(self) -> float:
+        """Seconds of the public rule alone, interpreted or compiled."""
+        each = (RULE_S if self.compiled else RULE_INTERPRETED_S) * (1 if self.shape.groups is None else GROUPED)
+        return each * self.shape.num_layers * self.shape.num_slots
+
+    @property
     def _work_s(self) -> float:
         """Seconds for swaps and search."""
         return max(ROOM * self.options.time_limit_s - self.fixed_s, 0.0)
 
     def names(self) -> int:
         """In how many layers GPUs can be named for few moves."""
-        if self.options.by_clock:
-            return self.shape.num_layers
         each = NAME_S + NAME_PAIR_S * self.shape.num_gpus**2
         if self.shape.groups is not None:
             each *= 1 + self.shape.num_nodes / 3
+        if self.options.by_clock:
+            return self.shape.num_layers if each <= self.options.time_limit_s else 0
         return int(max(NAMING * self.options.time_limit_s - self.fixed_s, 0.0) / each)
 
     @property
@@ -100,6 +110,8 @@ class Pace:
         each = self._search_s() if searching else self._replan_s()
         if not compiled:
             each = INTERPRETED_S if searching else 4 * INTERPRETED_S
+        if each > max(self.options.time_limit_s, WHOLE_S):
+            return []
         if not self.options.by_clock:
             layers = min(layers, int(self._work_s / each))
         at_once = max(int(PIECE * self.options.time_limit_s / each), 1)

@@ -29,6 +29,8 @@ NEAR = 0.01
 Were either to grow with `keep` beyond it, a layer would stop just short of the gain that lets it move at all."""
 AFRESH = 0.03
 """A layer that would be filled anew, most of whose experts would move, has to be this much better than by swaps."""
+RULE_MOST_S = 5.0
+"""Any shape gets the public rule that surely takes no longer, whatever the limit; above it, experts in order."""
 RESERVE = 0.8
 """Part of the limit after which no search begins, where the clock decides."""
 
@@ -43,13 +45,16 @@ def plan(loads: Ints, shape: Shape, running: Covered | None, options: Options, d
     Raises
     ------
     TimeIsUp
-        The limit passed, or surely will, and a map runs, and the clock may not decide.
+        The limit passed, or surely will, and a map runs, and the clock may not decide; or the shape is too large even
+        for the public rule.
     """
-    work = _Work(loads, shape, running, options, deadline)
-    if running is not None and options.steady and work.pace.fixed_s > options.time_limit_s:
-        raise TimeIsUp(
-            f"{options.time_limit_s:g} s are too short to plan, which takes {work.pace.fixed_s:.2g} s or more"
-        )
+    pace = Pace(shape, options, deadline, 0 if running is None else int(running.moves.sum()))
+    fixed_s, limit = pace.fixed_s, options.time_limit_s
+    if running is not None and options.steady and fixed_s > limit:
+        raise TimeIsUp(f"{limit:g} s are too short to plan, which takes {fixed_s:.2g} s or more")
+    if pace.rule_s > max(limit, RULE_MOST_S):
+        raise TimeIsUp(f"{limit:g} s are too short for the public rule, which takes {pace.rule_s:.2g} s or more")
+    work = _Work(loads, shape, running, options, deadline, pace)
     work.by_the_rule()
     try:
         work.kept()
@@ -70,10 +75,12 @@ def plan(loads: Ints, shape: Shape, running: Covered | None, options: Options, d
 
 
 class _Work:
-    def __init__(self, loads: Ints, shape: Shape, known: Covered | None, options: Options, deadline: Deadline) -> None:
+    def __init__(
+        self, loads: Ints, shape: Shape, known: Covered | None, options: Options, deadline: Deadline, pace: Pace
+    ) -> None:
         self.loads, self.shape, self.known, self.options, self.deadline = loads, shape, known, options, deadline
         self.instance = self._instance(loads)
-        self.pace = Pace(shape, options, deadline, 0 if known is None else int(known.moves.sum()))
+        self.pace = pace
         self.usable = np.zeros(len(loads), dtype=bool)
         self.before = np.full(len(loads), np.inf)  # what a layer must get below; infinite where it breaks a rule
         self.running = None

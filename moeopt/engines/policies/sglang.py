@@ -58,11 +58,12 @@ from typing import Any
 import numpy as np
 
 from moeopt.engines.eplb import Maps, maps
-from moeopt.engines.policies.arrays import as_given, as_numpy
+from moeopt.engines.policies.arrays import as_numpy
 from moeopt.engines.policies.case import Asked, given_map
-from moeopt.engines.policies.guard import Answer, answer
+from moeopt.engines.policies.guard import Answer, answer, in_order
+from moeopt.engines.policies.last import alike, guarded, look, size, why
 from moeopt.engines.policies.options import Options
-from moeopt.engines.policies.shape import Ints, replicas, slots_of_experts
+from moeopt.engines.policies.shape import Ints
 
 ALGORITHMS = (
     "auto",
@@ -107,30 +108,44 @@ def rebalance_experts(
     active_ranks
         (G,) whether each GPU is alive, for ``elasticity_aware``.
 
+    Raises
+    ------
+    NoRoom
+        A ``ValueError``: the map asked for is too large for the memory, and none runs. There is no other exception.
+
     >>> counts = [[[3, 1, 1, 1]], [[4, 2, 1, 1]]]
     >>> [table.shape for table in rebalance_experts(counts, 6, 3, None, 1, "deepseek")]
     [(1, 6), (1, 4, 2), (1, 4)]
     """
-    name = str(getattr(algorithm, "name", algorithm))
-    options = options or Options()
-    loads, per_gpu = _summed(tokens_per_expert), _whole(num_local_physical_experts)
-    gpus = _whole(num_physical_experts) // per_gpu if per_gpu else 0
+    asked = Asked("sglang", tokens_per_expert, num_physical_experts, num_groups, num_nodes, None, current)
+    return guarded(
+        "sglang",
+        options,
+        lambda chosen: _planned(asked, num_local_physical_experts, algorithm, active_ranks, chosen),
+        lambda _: maps(in_order(_summed(tokens_per_expert), num_physical_experts, current), None),
+    )
+
+
+def _planned(asked: Asked, local: Any, algorithm: Any, active_ranks: Any, options: Options) -> Maps:
+    given, slots, per_gpu = asked.loads, size(asked.slots), size(local)
+    name = look(algorithm, "name") or algorithm
+    name = name if isinstance(name, str) else f"of type {type(algorithm).__name__}"
+    loads = _summed(given)
+    gpus = slots // per_gpu if per_gpu else 0
     grouped = name in ALGORITHMS and ("hierarchical" in name or name == "auto")
     alive: np.ndarray | None = None
     aside: tuple[str, ...] = ()
     if name not in ALGORITHMS:
         aside = (f"algorithm {name!r} is not known, planned flat: use {', '.join(ALGORITHMS)}",)
-    elif name.startswith("elasticity_aware"):
-        alive, fault = _alive(active_ranks, gpus) if gpus * per_gpu == _whole(num_physical_experts) else (None, "")
+    elif name.startswith("elasticity_aware") and gpus * per_gpu == slots:
+        alive, fault = _alive(active_ranks, gpus)
         aside = (fault,) if fault else ()
-    groups = num_groups if grouped else None
-    asked = Asked("sglang", loads, num_physical_experts, groups, num_nodes, gpus, current, aside=aside)
+    asked = replace(asked, loads=loads, groups=asked.groups if grouped else None, gpus=gpus, aside=aside)
     if alive is None or alive.all():
-        width = None
-        if name.startswith("deepseek_vec"):
-            width = _whole(num_physical_experts) - _shape(loads)[-1] + 1
-        return maps(answer(asked, options), tokens_per_expert, width)
-    return _on_survivors(asked, alive, per_gpu, tokens_per_expert, options)
+        held = answer(asked, options).held
+        width = max(held.shape[1] - _experts(loads), 0) + 1 if name.startswith("deepseek_vec") else None
+        return maps(held, given, width)
+    return _on_survivors(asked, alive, per_gpu, given, options)
 
 
 def _on_survivors(asked: Asked, alive: np.ndarray, per_gpu: int, given: Any, options: Options) -> Maps:
@@ -141,16 +156,12 @@ def _on_survivors(asked: Asked, alive: np.ndarray, per_gpu: int, given: Any, opt
         asked, slots=int(living.sum()), groups=None, nodes=1, gpus=int(alive.sum()), old=old, old_fault=fault
     )
     held = answer(left, options).held
-    num_experts = max(_shape(asked.loads)[-1], int(held.max(initial=0)) + 1)
-    lists, counts = slots_of_experts(held, num_experts), replicas(held, num_experts)
+    _, lists, counts = maps(held, asked.loads if isinstance(asked.loads, np.ndarray) else None)
     slots = np.flatnonzero(living)
     table: Ints = np.zeros((len(held), len(living)), dtype=np.int64)
     table[:, slots] = held
-    forms = table, np.where(lists >= 0, slots[lists], -1), counts
-    try:
-        return tuple(as_given(form, given) for form in forms)
-    except Exception:  # a tensor of a kind we do not know
-        return forms
+    first, second, third = (alike(form, given) for form in (table, np.where(lists >= 0, slots[lists], -1), counts))
+    return first, second, third
 
 
 def _summed(counts: Any) -> Any:
@@ -164,16 +175,8 @@ def _summed(counts: Any) -> Any:
         return counts
 
 
-def _shape(loads: Any) -> tuple[int, ...]:
-    shape = getattr(loads, "shape", None)
-    return tuple(shape) if shape else (1, 1)
-
-
-def _whole(value: Any) -> int:
-    try:
-        return max(int(value), 0)
-    except Exception:
-        return 0
+def _experts(loads: Any) -> int:
+    return int(loads.shape[-1]) if isinstance(loads, np.ndarray) and loads.ndim else 1
 
 
 def _living_part(current: Any, living: np.ndarray) -> tuple[Any, str]:
@@ -195,7 +198,7 @@ def _alive(active_ranks: Any, gpus: int) -> tuple[np.ndarray | None, str]:
             return None, ""
         alive = as_numpy(active_ranks).astype(bool)
     except Exception as error:
-        return None, f"active_ranks cannot be read, all count as alive: {type(error).__name__}: {error}"
+        return None, f"active_ranks cannot be read, all count as alive: {why(error)}"
     if alive.shape != (gpus,):
         return None, f"active_ranks has shape {alive.shape}, not ({gpus},): all count as alive"
     return (alive, "") if alive.any() else (None, "active_ranks names no rank: all count as alive")

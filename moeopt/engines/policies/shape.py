@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+CELLS = 2**26
+"""Size up to which tables of layers, experts and GPUs are written out."""
 
 
 def number(count: int, what: str) -> str:
@@ -149,7 +151,7 @@ def slots_of_experts(held: NDArray[np.integer], num_experts: int, width: int | N
     experts = np.take_along_axis(held, order, axis=1)
     first = np.cumsum(counts, axis=1) - counts
     rank = np.arange(held.shape[1]) - np.take_along_axis(first, experts, axis=1)
-    out = np.full((len(held), num_experts, max(int(counts.max()), width or 0)), -1, dtype=np.int64)
+    out = np.full((len(held), num_experts, max(int(counts.max(initial=0)), width or 0)), -1, dtype=np.int64)
     out[np.arange(len(held))[:, None], experts, rank] = order
     return out
 
@@ -157,6 +159,10 @@ def slots_of_experts(held: NDArray[np.integer], num_experts: int, width: int | N
 def new_pairs(shape: Shape, old: NDArray[np.integer], held: NDArray[np.integer]) -> Ints:
     """(L,) moves: (expert, GPU) pairs of `held` that `old`, of the same shape and maybe with -1, lacks."""
     rows, gpu = np.arange(len(held))[:, None], shape.gpu_of_slot[None, :]
+    if len(held) * (shape.num_experts + 1) * shape.num_gpus > CELLS:
+        keys = (np.where(table >= 0, table * shape.num_gpus + gpu, -1) for table in (old.astype(np.int64), held))
+        both = zip(*keys, strict=True)
+        return np.array([len(np.setdiff1d(new, had)) for had, new in both], dtype=np.int64)
     had = np.zeros((len(held), shape.num_experts + 1, shape.num_gpus), dtype=bool)
     known = (old >= 0) & (old < shape.num_experts)
     had[rows, np.where(known, old, shape.num_experts), gpu] = True

@@ -52,9 +52,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from moeopt.engines.policies.arrays import as_given
 from moeopt.engines.policies.case import Asked
-from moeopt.engines.policies.guard import answer
+from moeopt.engines.policies.guard import answer, in_order
+from moeopt.engines.policies.last import alike, guarded
 from moeopt.engines.policies.options import Options
 
 
@@ -94,13 +94,19 @@ class EplbPolicy:
         -------
         phy2log
             (L, S) of int64, of the kind and on the device of `weight`.
+
+        Raises
+        ------
+        NoRoom
+            A ``ValueError``: the map asked for is too large for the memory, and none runs. There is no other exception.
         """
         asked = Asked("vllm", weight, num_replicas, num_groups, num_nodes, num_ranks, old_global_expert_indices)
-        held = answer(asked, cls.options).held
-        try:
-            return as_given(held, weight)
-        except Exception:  # a tensor of a kind we do not know
-            return held
+        return guarded(
+            "vllm",
+            cls.options,
+            lambda options: alike(answer(asked, options).held, weight),
+            lambda _: in_order(weight, num_replicas, old_global_expert_indices),
+        )
 
 
 def configure(**options: Any) -> type[EplbPolicy]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moeopt.engines.policies.cover import complete, covered, doubles
-from moeopt.engines.policies.shape import Shape, new_pairs
+from moeopt.engines.policies.shape import Shape, legal_rows, new_pairs, start_up
 
 
 def doubled(held: Any, gpus: int) -> np.ndarray:
@@ -48,3 +50,26 @@ def test_groups_stay_on_their_nodes_where_experts_are_filled_in() -> None:
     shape = Shape(1, 8, 12, 4, 2, 4)
     held = covered(shape, np.array([[4, 5, 4, 5, -1, 7, 0, 0, 0, 1, 2, -1]]), None, None).held
     assert set(held[0, :6].tolist()) == {4, 5, 6, 7} and set(held[0, 6:].tolist()) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("groups", [None, 8])
+@pytest.mark.parametrize("state", ["holes", "lost", "doubles"])
+def test_many_slots_are_filled_at_once_and_as_well(groups: Any, state: str) -> None:
+    shape = Shape(1, 256, 80_000, 10_000, 1 if groups is None else 4, groups)
+    loads = np.random.default_rng(0).lognormal(0, 1, (1, 256))
+    old = start_up(shape)
+    if state == "holes":
+        old[:, ::3] = -1
+    elif state == "lost":
+        old[old % 2 == 1] = -1
+    else:
+        old[0] = np.repeat(old[0, ::8], 8)
+    begun = time.perf_counter()
+    held = covered(shape, old, loads, None)
+    few = covered(shape, old, loads, 5)
+    assert time.perf_counter() - begun < 20
+    assert complete(shape, held.held) and not held.doubles.any() and complete(shape, few.held)
+    assert legal_rows(shape, held.held).all()
+    assert few.moves[0] == max((old < 0).sum(), 256 - len(set(old[0].tolist()) - {-1}), 5)
+    counts = np.bincount(held.held[0], minlength=256)
+    assert state == "doubles" or (loads[0] / counts).max() < 4 * loads.sum() / shape.num_slots
