@@ -1,0 +1,34 @@
+"""Clusters as link graphs: reference machines, readers of topology files, tiers, faults.
+
+>>> from moeopt import cluster
+>>> pairs = cluster.Cluster.from_links(4, [(0, 1, 400e9), (2, 3, 400e9), (1, 2, 50e9)])
+>>> [tier.sizes for tier in pairs.tiers()]
+[(2, 2), (4,)]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from moeopt.lazy import exports
+
+if TYPE_CHECKING:
+    from moeopt.cluster.public import (
+        Cluster,
+        Fault,
+        Tier,
+        add_link,
+        add_node,
+        max_flow,
+    )
+
+__all__ = [
+    "Cluster",
+    "Fault",
+    "Tier",
+    "add_link",
+    "add_node",
+    "max_flow",
+]
+
+__getattr__ = exports(__name__, __all__)
