@@ -16,19 +16,27 @@ if TYPE_CHECKING:
     from moeopt.cluster.public import (
         Cluster,
         Fault,
+        Machine,
         Tier,
         add_link,
         add_node,
+        machines,
         max_flow,
+        rank_cost,
+        reference,
     )
 
 __all__ = [
     "Cluster",
     "Fault",
+    "Machine",
     "Tier",
     "add_link",
     "add_node",
+    "machines",
     "max_flow",
+    "rank_cost",
+    "reference",
 ]
 
 __getattr__ = exports(__name__, __all__)

@@ -157,7 +157,7 @@ def link_between(cluster: Cluster, src: str, dst: str) -> Link:
     routes = Routes(cluster.graph, src)
     if dst not in routes.cost:
         raise InstanceError([no_path(cluster, src, dst)])
-    return Link(routes.alpha_s[dst], routes.bytes_per_s(dst))
+    return Link(round(routes.alpha_s[dst], 15), routes.bytes_per_s(dst))
 
 
 def no_path(cluster: Cluster, src: str, dst: str) -> Violation:

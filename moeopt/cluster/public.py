@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from moeopt.cluster.catalogue import Machine, machines, reference
+from moeopt.cluster.costs import rank_cost
 from moeopt.cluster.faults import Fault
 from moeopt.cluster.graph import Cluster, add_link, add_node
 from moeopt.cluster.paths import max_flow
@@ -10,8 +12,12 @@ from moeopt.cluster.tiers import Tier
 __all__ = [
     "Cluster",
     "Fault",
+    "Machine",
     "Tier",
     "add_link",
     "add_node",
+    "machines",
     "max_flow",
+    "rank_cost",
+    "reference",
 ]

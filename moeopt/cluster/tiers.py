@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -136,7 +137,7 @@ def _alpha(cluster: Cluster, inner: Groups, groups: Groups) -> float:
         alpha = Routes(cluster.graph, cluster.gpus[part[0]]).alpha_s
         reached = [alpha[cluster.gpus[gpu]] for gpu in rest if cluster.gpus[gpu] in alpha]
         if reached:
-            return min(reached)
+            return round(min(reached), 15)
     return 0.0
 
 
@@ -178,18 +179,28 @@ class _Flows:
         self.ends, self.speeds = np.array(ends), np.array(speeds)
 
     def value(self, sources: tuple[int, ...], targets: list[int]) -> float:
-        """Bytes/s from some GPUs to others, to a millionth of the largest."""
+        """Bytes/s from some GPUs to others: exact where bandwidths have a common measure, else to six digits."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import maximum_flow
 
         source, target = self.size, self.size + 1
         gpus = self.cluster.gpus
         most = 2**31 - 1  # scipy counts in 32 bits
-        unit = float(self.speeds.sum()) / (most // 2)
+        unit, exact = self.unit(most // 2)
         out = [(source, self.number[gpus[gpu]]) for gpu in sources]
         into = [(self.receiver[gpus[gpu]], target) for gpu in targets]
         ends = np.vstack([self.ends, out, into])
         whole = np.maximum(np.rint(self.speeds / unit), 1).astype(np.int32)
         capacity = np.concatenate([whole, np.full(len(out) + len(into), most // 2, dtype=np.int32)])
         matrix = csr_array((capacity, (ends[:, 0], ends[:, 1])), shape=(self.size + 2, self.size + 2), dtype=np.int32)
-        return float(f"{maximum_flow(matrix, source, target).flow_value * unit:.6g}")
+        found = float(maximum_flow(matrix, source, target).flow_value * unit)
+        return found if exact else float(f"{found:.6g}")
+
+    def unit(self, most: int) -> tuple[float, bool]:
+        """Bytes/s that count as one, so that all together stay below `most`; and whether that loses nothing."""
+        total = float(self.speeds.sum())
+        if (self.speeds == np.rint(self.speeds)).all():
+            common = math.gcd(*map(int, self.speeds))
+            if total / common < most:
+                return float(common), True
+        return total / most, False
