@@ -15,6 +15,7 @@ from moeopt.lazy import exports
 if TYPE_CHECKING:
     from moeopt.cluster.public import (
         Cluster,
+        Described,
         Fault,
         Machine,
         Tier,
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
         add_node,
         machines,
         max_flow,
+        parse_topology,
         rank_cost,
+        read_topology,
         reference,
     )
 
 __all__ = [
     "Cluster",
+    "Described",
     "Fault",
     "Machine",
     "Tier",
@@ -35,7 +39,9 @@ __all__ = [
     "add_node",
     "machines",
     "max_flow",
+    "parse_topology",
     "rank_cost",
+    "read_topology",
     "reference",
 ]
 

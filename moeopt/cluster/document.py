@@ -29,6 +29,7 @@ class NodeDocument(BaseModel):
     node: int | None = None
     domain: int | None = None
     label: str | None = None
+    bytes_per_s: float | None = None
 
 
 class ClusterDocument(BaseModel):
@@ -61,7 +62,9 @@ def to_dict(cluster: Cluster) -> dict[str, Any]:
     nodes = []
     for name, data in graph.nodes(data=True):
         row = {"id": name, "kind": data["kind"]}
-        nodes.append(row | {key: data[key] for key in ("index", "node", "domain", "label") if key in data})
+        nodes.append(
+            row | {key: data[key] for key in ("index", "node", "domain", "label", "bytes_per_s") if key in data}
+        )
     return {
         "schema": SCHEMA,
         "name": cluster.name,

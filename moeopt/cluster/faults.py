@@ -10,7 +10,10 @@ import networkx as nx
 
 from moeopt.cluster.graph import usable
 
-KINDS = ("zero-bandwidth", "down", "one-way", "self-loop", "asymmetric", "degraded", "disconnected")
+KINDS = (
+    *("zero-bandwidth", "down", "one-way", "self-loop", "ring", "asymmetric", "degraded", "missing", "duplicate"),
+    "disconnected",
+)
 
 SAME = 0.01
 """Bandwidths that differ by less than this part are the same."""
@@ -39,7 +42,7 @@ def find_faults(graph: nx.DiGraph, gpus: Sequence[str]) -> list[Fault]:
     A link is degraded when it is slower than most links between nodes of its kinds; direct links between GPUs are
     left out, as many boxes have one cable between some pairs and two between others.
     """
-    found = [*_links(graph), *_degraded(graph), *_parts(graph, gpus)]
+    found = [*_links(graph), *_degraded(graph), *_missing(graph, gpus), *_parts(graph, gpus)]
     return sorted(found, key=lambda fault: KINDS.index(fault.kind))
 
 
@@ -81,15 +84,33 @@ def _degraded(graph: nx.DiGraph) -> Iterator[Fault]:
     for src, dst, data in graph.edges(data=True):
         ends = graph.nodes[src]["kind"], graph.nodes[dst]["kind"]
         if ends != ("gpu", "gpu") and src != dst and usable(data):
-            peers[(*ends, data["kind"])].append((src, dst, data["bytes_per_s"]))
+            peers[(*ends, data["kind"])].append((src, dst, data["bytes_per_s"] / data.get("cables", 1)))
     for (tail, head, kind), links in peers.items():
         usual, times = Counter(speed for *_, speed in links).most_common(1)[0]
         if 2 * times <= len(links):
             continue  # no speed is the usual one
         for src, dst, speed in links:
             if speed < usual and _differ(speed, usual):
-                text = f"{src} to {dst} has {giga(speed)}, most links from {tail} to {head} ({kind}) {giga(usual)}"
+                usually = f"most links from {tail} to {head} ({kind}) {giga(usual)}"
+                text = f"{src} to {dst} has {giga(speed)}{_each(graph, src, dst)}, {usually}"
                 yield Fault("degraded", (src, dst), text, "Check the cable and its lanes")
+
+
+def _each(graph: nx.DiGraph, src: str, dst: str) -> str:
+    return " a cable" if graph[src][dst].get("cables", 1) > 1 else ""
+
+
+def _missing(graph: nx.DiGraph, gpus: Sequence[str]) -> Iterator[Fault]:
+    """GPUs without a link to the NVSwitch that most GPUs of their server have one to."""
+    for switch, kind in graph.nodes(data="kind"):
+        if kind != "nvswitch" or graph.nodes[switch].get("node") is None:
+            continue
+        beside = [gpu for gpu in gpus if graph.nodes[gpu]["node"] == graph.nodes[switch]["node"]]
+        without = [gpu for gpu in beside if not graph.has_edge(gpu, switch)]
+        if 2 * len(without) < len(beside):
+            for gpu in without:
+                text = f"{gpu} has no link to {switch}, which most GPUs of its server have"
+                yield Fault("missing", (gpu, switch), text, "See nvidia-smi nvlink --status")
 
 
 def _parts(graph: nx.DiGraph, gpus: Sequence[str]) -> Iterator[Fault]:

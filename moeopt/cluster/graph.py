@@ -31,7 +31,8 @@ class Cluster:
         What the cluster is called.
     graph
         Directed. Nodes are texts with ``kind`` (`moeopt.cluster.kinds.NODE_KINDS`); GPUs have ``index`` (0 to G-1, each
-        once) and ``node``, their server; others may have ``node``, ``index`` and a ``label``. Links have
+        once) and ``node``, their server; others may have ``node``, ``index`` and a ``label``, network ports also
+        ``bytes_per_s``, what their cable carries. Links have
         ``bytes_per_s`` (in that direction, >= 0), ``alpha_s`` (>= 0), ``kind`` (`LINK_KINDS`), ``port`` (links with
         the same text share one port, whose bandwidth each of them has; or None) and ``healthy`` (False: known to be
         down). The caller's graph is copied.

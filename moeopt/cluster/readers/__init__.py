@@ -1,0 +1,1 @@
+"""Readers of topology files, a file each; see `read_topology`."""
