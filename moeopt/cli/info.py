@@ -26,7 +26,9 @@ def info(
     say: Say,
     topic: Annotated[
         str,
-        typer.Argument(metavar="TOPIC", help="schema, methods, backends, shapes, generators, llms, gpus or versions."),
+        typer.Argument(
+            metavar="TOPIC", help="schema, methods, backends, shapes, generators, llms, gpus, clusters or versions."
+        ),
     ],
     json: Json,
 ) -> int:
@@ -44,19 +46,23 @@ def info(
     columns = list(next(iter(rows.values())))
     made = table(
         "",
-        {"versions": "package", "llms": "LLM", "gpus": "GPU"}.get(topic, topic.removesuffix("s")),
+        {"versions": "package", "llms": "LLM", "gpus": "GPU", "clusters": "machine"}.get(
+            topic, topic.removesuffix("s")
+        ),
         *(column.replace("_", " ") for column in columns),
     )
     for name, row in rows.items():
         made.add_row(name, *("-" if row[column] is None else str(row[column]) for column in columns))
     for column in made.columns[1:]:
-        right = topic in ("shapes", "llms", "gpus") and column.header not in ("family", "attention", "scale up")
+        words = ("family", "attention", "scale up", "GPU", "fast links")
+        right = topic in ("shapes", "llms", "gpus", "clusters") and column.header not in words
         column.justify = "right" if right else "left"
     say.show(made)
     return DONE
 
 
 def _schema() -> dict[str, Any]:
+    from moeopt.cluster.document import ClusterDocument
     from moeopt.engines.own import MapDocument
     from moeopt.microbatch.document import InstanceDocument as MicrobatchDocument
     from moeopt.placement.document import InstanceDocument
@@ -66,6 +72,7 @@ def _schema() -> dict[str, Any]:
         "moeopt/placement-instance/1": InstanceDocument.model_json_schema(),
         "moeopt/placement-result/1": ResultDocument.model_json_schema(),
         "moeopt/expert-map/1": MapDocument.model_json_schema(),
+        "moeopt/cluster/1": ClusterDocument.model_json_schema(),
         "moeopt/microbatch-instance/1": MicrobatchDocument.model_json_schema(),
     }
 
@@ -174,7 +181,38 @@ def _short_gpus(rows: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-SHORT: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"llms": _short_llms, "gpus": _short_gpus}
+def _clusters() -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from moeopt.cluster import machines
+
+    return {name: asdict(row) for name, row in machines().items()}
+
+
+def _short_clusters(rows: dict[str, Any]) -> dict[str, Any]:
+    def giga(value: float | None) -> str | None:
+        return None if value is None else f"{value / 1e9:,.6g}"
+
+    return {
+        name: {
+            "GPU": row["gpu"],
+            "GPUs_a_node": row["gpus"],
+            "nodes": row["servers"],
+            "fast_links": row["scale_up"],
+            "GB/s_one_way": giga(row["scale_up_bytes_per_s"]),
+            "PCIe_GB/s": giga(row["pcie_bytes_per_s"]),
+            "ports": row["nics"],
+            "GB/s_a_port": giga(row["nic_bytes_per_s"]),
+        }
+        for name, row in rows.items()
+    }
+
+
+SHORT: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "llms": _short_llms,
+    "gpus": _short_gpus,
+    "clusters": _short_clusters,
+}
 """Topics whose table shows less than their JSON."""
 TOPICS: dict[str, Callable[[], dict[str, Any]]] = {
     "schema": _schema,
@@ -184,5 +222,6 @@ TOPICS: dict[str, Callable[[], dict[str, Any]]] = {
     "generators": _generators,
     "llms": _llms,
     "gpus": _gpus,
+    "clusters": _clusters,
     "versions": _versions,
 }

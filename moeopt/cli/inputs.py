@@ -44,11 +44,13 @@ def names_of(paths: Sequence[str]) -> list[str]:
     return [name if short.count(name) == 1 else path for name, path in zip(short, paths, strict=True)]
 
 
-def read_any(path: str, layers: str | None = None, experts: int | None = None) -> tuple[str, Any]:
+def read_any(
+    path: str, layers: str | None = None, experts: int | None = None, *, topologies: bool = False
+) -> tuple[str, Any]:
     """What a file holds: ``("loads", LoadTable)``, ``("instance", PlacementInstance)`` or ``("plan", document)``.
 
     `layers` is the option: of a file whose layers have different numbers of experts, only these are read. `experts` are
-    those of the LLM, for traces that do not say it.
+    those of the LLM, for traces that do not say it. With `topologies`, standard input may also be one of these.
     """
     from moeopt.cli import units
     from moeopt.workload import read_loads
@@ -56,6 +58,12 @@ def read_any(path: str, layers: str | None = None, experts: int | None = None) -
     recorded, data = _piped(experts) if path == "-" else (_recording(path, experts), b"")
     if recorded is not None:
         return "loads", recorded
+    if topologies and data.strip():
+        from moeopt.cli.inspect_cluster import said
+        from moeopt.cluster.readers.reading import is_topology, parse_topology
+
+        if is_topology(data):
+            return said(parse_topology(data, path))
     wanted = None if layers is None else units.ids("--layers", layers, Violations())
     if path != "-" and not path.lower().endswith(".json"):
         return "loads", read_loads(path, layers=wanted)

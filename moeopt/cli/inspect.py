@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli import inspect_cluster as topologies
+from moeopt.cli.inspect_cluster import Topology
 from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID, read_file
 from moeopt.cli.microbatch_files import facts as microbatch_facts
 from moeopt.cli.microbatch_files import show as show_microbatch
@@ -31,7 +33,13 @@ moeopt inspect loads.csv --gpus 16 --slots 80 --current plan.json
 
 moeopt inspect monday.csv tuesday.csv --gpus 16 --slots 80 --combine worst
 
-moeopt inspect trace.npz --drop dummy-rows --gpus 4 --slots 64"""
+moeopt inspect trace.npz --drop dummy-rows --gpus 4 --slots 64
+
+moeopt inspect topo.txt -o topo.svg
+
+moeopt inspect topology.conf --machine h100
+
+moeopt inspect 4x8-h100"""
 
 FEW_LAYERS = 8
 
@@ -44,10 +52,13 @@ def inspect(
     say: Say,
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="Loads, dumps or maps of an engine, instances, plans; - is stdin."),
+        typer.Argument(
+            metavar="FILE...", help="Loads, dumps or maps of an engine, instances, plans, topologies; - is stdin."
+        ),
     ],
     shape: Shape,
     json: Json,
+    topology: Topology,
 ) -> int:
     """Say what each file is and what is wrong with it; with a shape, the imbalance now and the best of any plan.
 
@@ -56,9 +67,13 @@ def inspect(
 
     Several loads with a shape are also looked at together, as the windows that place makes one plan for. Now is the
     running plan with --current, else experts in order.
+
+    Topologies are nvidia-smi topo -m, NCCL and hwloc XML, Slurm's topology.conf and topology.yaml, ibnetdiscover, node
+    labels of Kubernetes, rank-cost matrices, documents, and names of reference clusters: GPUs, NVLink domains, ports,
+    tiers and faults are shown, -o draws the graph.
     """
     from moeopt.cli.accepting import check_names
-    from moeopt.cli.inputs import experts_of, read_any, sources
+    from moeopt.cli.inputs import experts_of, sources
     from moeopt.cli.windows import refuse_window_options
 
     if shape.accept:
@@ -67,10 +82,12 @@ def inspect(
     check_names(shape.accept, shape.drop)
     files = sources(files, say)
     experts = experts_of(shape)
-    read = [(path, *(read_file(path) or _map(path) or read_any(path, shape.layers, experts))) for path in files]
+    read = [(path, *_read(path, shape, experts)) for path in files]
+    topologies.check_options(topology, [what for _, what, _ in read])
     loads = [(path, content) for path, what, content in read if what == "loads"]
     if shape.given() and not loads:
-        is_one = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine"}.get(
+        others = dict.fromkeys(topologies.SAID, "a topology")
+        is_one = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine", **others}.get(
             read[0][1], "an instance document"
         )
         rule = f"is {is_one}, and options are for loads"
@@ -80,8 +97,14 @@ def inspect(
         refuse_window_options(shape)
     found = []
     for path, what, content in read:
+        if what in topologies.SAID:
+            what, content = topologies.on_machine(content, topology)
         facts: dict[str, Any] = {"file": path, "what": what}
-        if what == "plan":
+        if what in topologies.SAID:
+            facts |= topologies.facts(what, content)
+            if topology.output is not None:
+                topologies.write(content, topology)
+        elif what == "plan":
             facts |= _plan_facts(path, content)
         elif what == "map":
             facts |= _map_facts(path, content)
@@ -102,6 +125,14 @@ def inspect(
     if json.json:
         say.document({"files": found} if together is None else {"files": found, "together": together})
     return DONE
+
+
+def _read(path: str, shape: Shape, experts: int | None) -> tuple[str, Any]:
+    """What a file is, and its content."""
+    from moeopt.cli.inputs import read_any
+
+    found = topologies.read_file(path) or read_file(path) or _map(path)
+    return found or read_any(path, shape.layers, experts, topologies=True)
 
 
 def _map(path: str) -> tuple[str, Any] | None:
@@ -290,6 +321,9 @@ def _show(facts: dict[str, Any], say: Say) -> None:
 
     if facts["what"] in (INSTANCE_SAID, PLAN_SAID):
         show_microbatch(facts, say)
+        return
+    if facts["what"] in topologies.SAID:
+        topologies.show(facts, say)
         return
     lines = [f"{facts['file']}: {facts['what']}"]
     if facts["what"] == "plan":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import Any
 
 import networkx as nx
@@ -130,6 +131,10 @@ def is_costs(data: bytes, head: str) -> bool:
 
             cost = read_costs(read_json(data, ""), "", "").cost
         else:
+            first, _, rest = head.partition("\n")
+            columns = len([one for one in re.split(r"[,;\t ]+", first) if one])
+            if abs(columns - 1 - rest.count("\n")) > 2:
+                return False  # far from square, and maybe large
             cost = read_csv(data.decode("utf-8-sig"), "", "").cost
     except (InstanceError, UnicodeDecodeError):
         return False

@@ -73,7 +73,7 @@ def is_topology(data: bytes) -> bool:
         from moeopt.cluster.readers.matrices import is_costs
 
         return is_costs(data, (text or "").lstrip())
-    return kind not in (None, kinds.XML)
+    return kind is not None
 
 
 def _read(paths: Sequence[str | Path]) -> Cluster | Described:
