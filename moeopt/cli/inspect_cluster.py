@@ -139,9 +139,9 @@ def show(found: dict[str, Any], say: Say) -> None:
     lines = [f"{found['file']}: {found['what']}" + (f" ({found['form']})" if "form" in found else "")]
     if found["what"] == CLUSTER_SAID:
         sizes = found["nvlink_domains"]
-        fast = f"{count(len(sizes), 'NVLink domain')} of {_sizes(sizes)}" if sizes else "no NVLink"
+        fast = f"{count(len(sizes), 'NVLink domain')} of {_sizes(sizes, alone=True)}" if sizes else "no NVLink"
         lines.append(f"  GPUs       {found['gpus']:,} in {count(found['nodes'], 'node')}; {fast}")
-        lines.append(f"  network    {count(found['nics'], 'port')}, {found['nics_per_gpu']:g} near each GPU")
+        lines.append(f"  network    {count(found['nics'], 'port')}, {found['nics_per_gpu']:.3g} a GPU (the nearest)")
         for tier in found["tiers"]:
             lines.append(
                 f"  tier       {tier['tier']}: groups of {_sizes(tier['groups'])}, "
@@ -158,13 +158,15 @@ def show(found: dict[str, Any], say: Say) -> None:
     say.show("\n".join(lines))
 
 
-def _sizes(sizes: list[int]) -> str:
-    """Sizes of groups, equal ones together.
+def _sizes(sizes: list[int], *, alone: bool = False) -> str:
+    """Sizes of groups, equal ones together; `alone` leaves out how many where all are equal.
 
-    >>> _sizes([8, 8, 4])
-    '2 x 8, 4'
+    >>> _sizes([8, 8, 4]), _sizes([8, 8], alone=True)
+    ('2 x 8, 4', '8')
     """
     many = Counter(sizes)
+    if alone and len(many) == 1:
+        return str(sizes[0])
     return ", ".join(f"{times} x {size}" if times > 1 else str(size) for size, times in sorted(many.items())[::-1])
 
 

@@ -31,6 +31,20 @@ def check_graph(graph: nx.DiGraph, source: str = "") -> None:
     for src, dst, data in graph.edges(data=True):
         _edge(f"{src} to {dst}", data, check)
     check.raise_if_any()
+    for port, owners in port_owners(graph).items():
+        if not owners:
+            rule = "is shared by links that have no node in common"
+            check.add("port", port, rule=rule, fix="A port belongs to one node: name two ports")
+    check.raise_if_any()
+
+
+def port_owners(graph: nx.DiGraph) -> dict[str, list[str]]:
+    """For each shared port the nodes that all its links have in common: the one that it is of, first."""
+    found: dict[str, list[str]] = {}
+    for src, dst, port in graph.edges(data="port"):
+        if port is not None:
+            found[port] = [one for one in found.get(port, (src, dst)) if one in (src, dst)]
+    return found
 
 
 def _nodes(graph: nx.DiGraph, check: Violations) -> None:

@@ -12,6 +12,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.cluster.checks import port_owners
 from moeopt.cluster.graph import usable
 from moeopt.cluster.kinds import COST
 from moeopt.errors import InstanceError, Violation, Violations
@@ -136,15 +137,25 @@ class Routes:
         return found
 
     def _flow(self, target: str) -> float:
+        owners = port_owners(self.graph)
         capacities: dict[tuple[str, str], float] = {}
         for src, dst in self.edges(target):
             data = self.graph[src][dst]
-            if data["port"] is None:
-                capacities[src, dst] = data["bytes_per_s"]
-            else:  # links of one port: what passes it is limited once
-                port = f"port {data['port']} of {src}"
-                capacities[src, port] = capacities[port, dst] = data["bytes_per_s"]
+            for tail, head in through_port(src, dst, data["port"], owners):
+                capacities[tail, head] = data["bytes_per_s"]
         return max_flow(capacities, self.source, target)
+
+
+def through_port(src: str, dst: str, port: str | None, owners: dict[str, list[str]]) -> list[tuple[str, str]]:
+    """A link as edges of a flow: by itself, or over a vertex for its port, so that what passes is limited once.
+
+    >>> through_port("gpu0", "leaf1", "p", {"p": ["gpu0"]}), through_port("leaf1", "gpu0", "p", {"p": ["gpu0"]})
+    ([('gpu0', 'out of p'), ('out of p', 'leaf1')], [('leaf1', 'into p'), ('into p', 'gpu0')])
+    """
+    if port is None:
+        return [(src, dst)]
+    middle = f"out of {port}" if owners[port][0] == src else f"into {port}"
+    return [(src, middle), (middle, dst)]
 
 
 def link_between(cluster: Cluster, src: str, dst: str) -> Link:

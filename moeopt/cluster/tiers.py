@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
+from moeopt.cluster.checks import port_owners
 from moeopt.cluster.graph import usable
 from moeopt.cluster.kinds import SCALE_UP, SWITCHES
+from moeopt.cluster.paths import through_port
 
 if TYPE_CHECKING:
     from moeopt.cluster.graph import Cluster
@@ -155,44 +157,40 @@ class _Flows:
 
     def __init__(self, cluster: Cluster, inside: set[tuple[str, str]]) -> None:
         self.cluster = cluster
-        self.number = {one: place for place, one in enumerate(cluster.graph)}
-        size = len(self.number)
-        forwards = any(cluster.graph[u][v]["kind"] == "link" for u, v in inside)
-        self.receiver = {gpu: place if forwards else size + i for i, (gpu, place) in
-                         enumerate((gpu, self.number[gpu]) for gpu in cluster.gpus)}  # fmt: skip
-        self.size = size + len(cluster.gpus) + 2
-        ends, speeds = [], []
-        ports: dict[str, float] = {}
-        for u, v in inside:
-            data = cluster.graph[u][v]
-            tail, head = self.number[u], self.receiver.get(v, self.number[v])
-            if data["port"] is not None:
-                key = f"{u} {data['port']}"
-                if key not in ports:
-                    ports[key] = self.size
-                    self.size += 1
-                    ends.append((tail, int(ports[key])))
-                    speeds.append(data["bytes_per_s"])
-                tail = int(ports[key])
-            ends.append((tail, head))
-            speeds.append(data["bytes_per_s"])
-        self.ends, self.speeds = np.array(ends), np.array(speeds)
+        graph, gpus = cluster.graph, set(cluster.gpus)
+        forwards = any(graph[u][v]["kind"] == "link" for u, v in inside)
+        owners = port_owners(graph)
+        self.number: dict[str, int] = {}
+        speeds: dict[tuple[int, int], float] = {}
+        for u, v in sorted(inside):
+            data = graph[u][v]
+            for tail, head in through_port(u, v, data["port"], owners):
+                head = f"{head}, receiving" if head in gpus and not forwards else head
+                speeds[self.vertex(tail), self.vertex(head)] = data["bytes_per_s"]
+        self.sender = {gpu: self.vertex(gpu) for gpu in cluster.gpus}
+        self.receiver = self.sender if forwards else {gpu: self.vertex(f"{gpu}, receiving") for gpu in cluster.gpus}
+        self.ends, self.speeds = np.array(list(speeds)), np.array(list(speeds.values()))
+
+    def vertex(self, name: str) -> int:
+        """The number of a vertex; a new one where the name is new."""
+        return self.number.setdefault(name, len(self.number))
 
     def value(self, sources: tuple[int, ...], targets: list[int]) -> float:
         """Bytes/s from some GPUs to others: exact where bandwidths have a common measure, else to six digits."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import maximum_flow
 
-        source, target = self.size, self.size + 1
+        size = len(self.number)
+        source, target = size, size + 1
         gpus = self.cluster.gpus
         most = 2**31 - 1  # scipy counts in 32 bits
         unit, exact = self.unit(most // 2)
-        out = [(source, self.number[gpus[gpu]]) for gpu in sources]
+        out = [(source, self.sender[gpus[gpu]]) for gpu in sources]
         into = [(self.receiver[gpus[gpu]], target) for gpu in targets]
         ends = np.vstack([self.ends, out, into])
         whole = np.maximum(np.rint(self.speeds / unit), 1).astype(np.int32)
         capacity = np.concatenate([whole, np.full(len(out) + len(into), most // 2, dtype=np.int32)])
-        matrix = csr_array((capacity, (ends[:, 0], ends[:, 1])), shape=(self.size + 2, self.size + 2), dtype=np.int32)
+        matrix = csr_array((capacity, (ends[:, 0], ends[:, 1])), shape=(size + 2, size + 2), dtype=np.int32)
         found = float(maximum_flow(matrix, source, target).flow_value * unit)
         return found if exact else float(f"{found:.6g}")
 

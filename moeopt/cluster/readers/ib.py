@@ -124,14 +124,16 @@ def _nodes(graph: nx.DiGraph, devices: dict[str, _Device]) -> dict[str, str]:
         if host not in hosts:
             hosts[host] = f"host {host}"
             graph.add_node(hosts[host], kind="host", index=len(hosts) - 1, label=host)
+    names = Counter(device.label for device in devices.values())
     for number, device in enumerate(devices.values()):
-        ids[device.guid] = device.guid
+        name = device.label if names[device.label] == 1 else f"{device.label} ({device.guid})"
+        ids[device.guid] = name
         if device.kind == "Ca":
             host = device.label.split()[0] if device.label.split() else device.guid
-            graph.add_node(device.guid, kind="nic", index=number, label=device.label, host=hosts[host])
+            graph.add_node(name, kind="nic", index=number, label=device.label, host=hosts[host])
         else:
             leaf = any(devices[peer].kind == "Ca" for peer, *_ in device.cables.values() if peer in devices)
-            graph.add_node(device.guid, kind="leaf" if leaf else "spine", index=number, label=device.label)
+            graph.add_node(name, kind="leaf" if leaf else "spine", index=number, label=device.label)
     return ids
 
 

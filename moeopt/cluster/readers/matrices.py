@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from moeopt.cluster.costs import check_costs
 from moeopt.cluster.described import Described
+from moeopt.cluster.faults import Fault
 from moeopt.cluster.readers.text import refuse
 from moeopt.errors import InstanceError
 
@@ -90,7 +91,13 @@ def read_costs(rows: Any, source: str, name: str) -> Described:
             raise refuse(source, ", ".join(map(str, rows))[:60], "has no matrix", f"Put it under {KEYS[0]}")
         rows = rows[key]
     cost = check_costs(rows, source)
-    return Described("rank-cost matrix", name, facts_of(cost), (), cost=cost)
+    faults = [
+        Fault("asymmetric", (f"rank {i}", f"rank {j}"),
+              f"rank {i} to rank {j} costs {cost[i, j]:g}, and back {cost[j, i]:g}",
+              "Check both directions; plans use each as it is")
+        for i, j in np.argwhere(cost != cost.T) if i < j
+    ]  # fmt: skip
+    return Described("rank-cost matrix", name, facts_of(cost), (), cost=cost, found=tuple(faults))
 
 
 def facts_of(cost: NDArray[np.float64]) -> dict[str, Any]:
@@ -108,7 +115,8 @@ def facts_of(cost: NDArray[np.float64]) -> dict[str, Any]:
         "own_cost": float(np.diagonal(cost).max(initial=0.0)),
     }
     if 1 <= len(values) <= 6:
-        facts["tiers"] = [{"cost": float(value), "groups": _sizes(cost <= value)} for value in values]
+        tiers = [{"cost": float(value), "groups": _sizes(cost <= value)} for value in values]
+        facts["tiers"] = [one for at, one in enumerate(tiers) if at == 0 or one["groups"] != tiers[at - 1]["groups"]]
     return facts
 
 

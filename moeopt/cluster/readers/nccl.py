@@ -210,6 +210,8 @@ def _wires(server: _Server) -> None:
         links = int(count) if count.isdecimal() else 1
         target = server.gpus.get(_bus(wire.get("target")))
         if target is not None:
+            if target == node:
+                server.notes.append("GPUs have NVLinks to themselves, which some vendors write to steer NCCL's search")
             add_link(graph, node, target, links * rate, kind, DIRECT_S, both_ways=False)
         elif wire.get("tclass").startswith("0x0680"):
             if switch not in graph:

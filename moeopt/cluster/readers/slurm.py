@@ -73,7 +73,8 @@ def _lines(text: str) -> list[tuple[int, str]]:
         bare = line if line.lstrip().startswith("#") else line.split("#", 1)[0]
         joined = open_line + bare.strip()
         if joined.endswith("\\"):
-            open_line = joined[:-1] + " "
+            open_line = joined[:-1].rstrip()
+            open_line += "" if open_line.endswith((",", "=")) else " "
             continue
         open_line = ""
         if joined:
