@@ -8,6 +8,7 @@ import typer
 
 from moeopt.cli import (
     check,
+    collocate,
     compare,
     convert,
     export,
@@ -54,6 +55,20 @@ def root(
         typer.echo(context.get_help())
 
 
-for _module in (place, route, microbatch, compare, convert, verify, inspect, check, generate, export, info, warmup):
+for _module in (
+    place,
+    route,
+    collocate,
+    microbatch,
+    compare,
+    convert,
+    verify,
+    inspect,
+    check,
+    generate,
+    export,
+    info,
+    warmup,
+):
     _name = _module.__name__.rpartition(".")[2]
     app.command(_name, epilog=_module.EXAMPLE, short_help=_module.__doc__)(getattr(_module, _name))

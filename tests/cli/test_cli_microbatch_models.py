@@ -30,7 +30,9 @@ def test_dense_layers_count_against_the_tbt(moeopt):
 def test_the_step_is_that_of_all_layers(moeopt):
     run = moeopt(*V3, "--batch", 384, "--tbt", "102ms", "--memory", "1TB", "--method", "simulate")
     assert run.code == 0
-    assert "97.9922 ms in 58 layers with experts + 3.8702 ms in 3 dense layers = 101.862 ms a step" in " ".join(run.out.split())
+    assert "97.9922 ms in 58 layers with experts + 3.8702 ms in 3 dense layers = 101.862 ms a step" in " ".join(
+        run.out.split()
+    )
     assert f"{384 / 0.1018624:,.1f} tokens/s" in run.out
     assert "3 dense layers take 3.8702 ms for a batch of 384, outside the pipeline" in run.err
 

@@ -31,7 +31,8 @@ What you can rely on
   where the table has them and `max_moves` is too small to mend that, the rest stays and the log warns.
 * More redundant experts than NPUs, near-uniform loads and one very hot expert are plain inputs here.
 * Dummy runs that leave loads of zero or NaN hotness give the current table back, ``change`` 0 and the reason in the
-  log; so does any error of ours, and a size that no memory holds: there is no exception. Slots of -1 are filled, and tables that lack experts made full, by the fewest moves.
+  log; so does any error of ours, and a size that no memory holds: there is no exception. Slots of -1 are filled, and
+  tables that lack experts made full, by the fewest moves.
 * `max_moves` limits the transfers of a layer; below the part `keep` a layer is left alone.
 * Every rank's process plans for itself and finds the same table; see `Options.steady`.
 

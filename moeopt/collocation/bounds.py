@@ -1,0 +1,255 @@
+"""Lower bounds of a layer, each with a certificate that `recheck` goes through again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.collocation import hull, own_hull, spectrum, weights
+from moeopt.collocation.instance import CollocationInstance
+from moeopt.collocation.rows import Rows, loads_of, rows_of
+
+Ints = NDArray[np.int64]
+
+MOST_PLACES = 1_200
+"""Beyond so many slots eigenvalues take too long, and the trivial bound stands."""
+
+
+@dataclass(frozen=True)
+class LayerBound:
+    """A floor under the objective of one layer, the floor under its lambda it rests on, and what proves them.
+
+    Parameters
+    ----------
+    value
+        Of the objective.
+    touched
+        Of the units touched, summed over tokens; ``None`` where nothing is merged.
+    """
+
+    value: Fraction
+    touched: Fraction | None
+    certificate: Mapping[str, Any]
+
+
+def trivial(instance: CollocationInstance, rows: Rows) -> Fraction:
+    """Every token touches a unit, and as many as hold its experts."""
+    room = int(instance.unit_slots.max())
+    return Fraction(sum(-(-size // room) * count for size, count in sizes(rows)))
+
+
+def sizes(rows: Rows) -> list[tuple[int, int]]:
+    """(experts, tokens with so many)."""
+    found: Counter[int] = Counter()
+    for size, weight in zip((rows.sets >= 0).sum(axis=1).tolist(), rows.weight.tolist(), strict=True):
+        found[size] += weight
+    return sorted(found.items())
+
+
+def spectral_hull(instance: CollocationInstance, rows: Rows, diagonal: NDArray[np.float64]) -> Fraction:
+    """Units touched by all tokens, from the pairs that can lie together: see `hull` and `spectrum`.
+
+    Experts are brought up to the slots of N units as large as the largest by experts that nobody selects. Holds with
+    replicas too: seen from one source GPU each expert is in one unit, and no unit has more than its slots.
+    """
+    units, room = instance.num_units, int(instance.unit_slots.max())
+    pairs = _padded(instance, rows)
+    together = Fraction(spectrum.most_pairs(pairs, np.asarray(diagonal, dtype=np.float64), units))
+    return hull.fewest_touched(sizes(rows), units, room, together)
+
+
+def _by_pairs(instance: CollocationInstance, rows: Rows, certificate: Mapping[str, Any]) -> Fraction:
+    """Units touched by all tokens: the better of all pairs alike and of pairs chosen token by token."""
+    places, units = instance.num_units * int(instance.unit_slots.max()), instance.num_units
+    plain = spectral_hull(instance, rows, np.array(certificate["diagonal"], dtype=np.float64))
+    tables = [weights.unpacked(entries, places) for entries in certificate["tables"]]
+    diagonal = np.array(certificate["weighted_diagonal"], dtype=np.float64)
+    return max(plain, Fraction(weights.floor(rows, places, units, tables, diagonal)))
+
+
+def _padded(instance: CollocationInstance, rows: Rows) -> NDArray[np.float64]:
+    places = instance.num_units * int(instance.unit_slots.max())
+    pairs = np.zeros((places, places))
+    pairs[: instance.num_experts, : instance.num_experts] = rows.pairs(instance.num_experts)
+    return pairs
+
+
+def bound(instance: CollocationInstance, row: int) -> LayerBound:
+    """The best bound of a layer."""
+    if not instance.transport.merges:
+        return _unmerged(instance, row)
+    rows = rows_of(instance, row)
+    kind: dict[str, Any] = {"kind": "trivial"}
+    diagonal = None
+    touched = trivial(instance, rows)
+    places = instance.num_units * int(instance.unit_slots.max())
+    if instance.num_units > 1 and places <= MOST_PLACES and rows.sets.shape[1] > 1:
+        pairs = _padded(instance, rows)
+        diagonal = np.round(spectrum.best_diagonal(pairs, instance.num_units), 3)
+        tables, other = weights.best_tables(rows, pairs, diagonal, instance.num_units)
+        kind = {
+            "kind": "weighted_pairs",
+            "diagonal": diagonal.tolist(),
+            "weighted_diagonal": np.round(other, 3).tolist(),
+            "tables": [weights.packed(table) for table in tables],
+        }
+        if not _own_partitions(instance):
+            touched = max(touched, _by_pairs(instance, rows, kind))
+    touched, copies = floors(instance, rows, touched, diagonal)
+    value = objective_floor(instance, rows, copies)
+    certificate = {"layer": instance.layers[row], **kind, "touched": str(touched), "copies": str(copies)}
+    return LayerBound(value, touched, certificate | {"value": str(value)} | cut_of(instance))
+
+
+def floors(
+    instance: CollocationInstance, rows: Rows, touched: Fraction, diagonal: NDArray[np.float64] | None
+) -> tuple[Fraction, Fraction]:
+    """Units touched and copies that travel, each brought up to the next number that can be.
+
+    Both are whole numbers, summed over the sources that are told apart and divided by how many there are.
+    """
+    spare = instance.source is None and instance.pairs is None and instance.num_slots > instance.num_experts
+    sources = instance.num_gpus if spare else 1
+    touched = Fraction(ceil(touched * sources), sources)
+    copies = max(copies_floor(instance, rows, touched, diagonal), touched - rows.tokens)
+    if instance.source is not None or spare or instance.pairs is not None:
+        copies = Fraction(ceil(copies * sources), sources)
+    return touched, copies
+
+
+def copies_floor(
+    instance: CollocationInstance, rows: Rows, touched: Fraction, diagonal: NDArray[np.float64] | None
+) -> Fraction:
+    """Copies that travel: what is touched, less the touches that can be of the token's own unit."""
+    if instance.pairs is not None:
+        return touched - rows.tokens
+    alone = instance.num_slots <= instance.num_experts or instance.num_units == 1
+    if instance.source is None and alone:
+        share = Fraction(int(instance.unit_gpus.max()), instance.num_gpus)
+        return touched * (1 - share)  # without replicas a unit is touched or not, whatever the source
+    if instance.source is not None and alone:
+        home = sum(
+            (_at_home(instance, part, unit) for unit, part in _classes(instance, rows, instance.unit)), Fraction(0)
+        )
+        return _away(instance, rows, diagonal, home)
+    if instance.source is not None:  # each class may have replicas of its own
+        return sum((_away(instance, part, diagonal, _at_home(instance, part, unit))
+                    for unit, part in _classes(instance, rows, np.arange(instance.num_gpus))), Fraction(0))  # fmt: skip
+    known: dict[Fraction, Fraction] = {}
+    total = Fraction(0)
+    for unit, gpus in enumerate(instance.unit_gpus):
+        home = _at_home(instance, rows, unit)
+        if home not in known:
+            known[home] = _away(instance, rows, diagonal, home)
+        total += known[home] * Fraction(int(gpus), instance.num_gpus)
+    return total
+
+
+def _own_partitions(instance: CollocationInstance) -> bool:
+    """Whether tokens of different sources may find an expert in different units, so that no one partition is theirs."""
+    return instance.source is not None and instance.num_slots > instance.num_experts
+
+
+def _classes(instance: CollocationInstance, rows: Rows, alike: Ints) -> list[tuple[int, Rows]]:
+    """The tokens of GPUs that are `alike` (G,), with the unit they lie in."""
+    found = []
+    for one in np.unique(alike[rows.source]):
+        mine = alike[rows.source] == one
+        unit = int(instance.unit[np.flatnonzero(alike == one)[0]])
+        found.append((unit, Rows(rows.sets[mine], rows.weight[mine], rows.source[mine])))
+    return found
+
+
+def _at_home(instance: CollocationInstance, rows: Rows, unit: int) -> Fraction:
+    """(Token, expert) pairs, at most, in the unit the tokens lie in: as many experts as it has slots."""
+    loads = np.sort(rows.loads(instance.num_experts))[::-1]
+    return Fraction(int(loads[: instance.unit_slots[unit]].sum()))
+
+
+def _away(instance: CollocationInstance, rows: Rows, diagonal: NDArray[np.float64] | None, home: Fraction) -> Fraction:
+    """Copies to other units, at least."""
+    units, room = instance.num_units, int(instance.unit_slots.max())
+    pairs = _padded(instance, rows)
+    together = Fraction(sum(size * (size - 1) // 2 * count for size, count in sizes(rows)))
+    if diagonal is not None:
+        share = rows.tokens / instance.num_tokens  # of a class its part of the diagonal, which is as valid as any
+        together = min(together, Fraction(spectrum.most_pairs(pairs, diagonal * share, units)))
+    return own_hull.fewest_away(sizes(rows), units, room, together, home)[0]
+
+
+def objective_floor(instance: CollocationInstance, rows: Rows, copies: Fraction) -> Fraction:
+    """The objective, if so many copies travel: in seconds, over all that units can receive at once."""
+    if instance.objective != "time":
+        return copies
+    into = sum((Fraction(one) for one in cuts(instance)), Fraction(0))
+    each = Fraction(instance.batch_tokens) * instance.num_gpus / rows.tokens
+    size = sum((Fraction(one) for one in instance.transport.copy_bytes(instance.hidden)), Fraction(0))
+    return copies * each * size / into if into else Fraction(0)
+
+
+def cuts(instance: CollocationInstance) -> list[float]:
+    """(U,) bytes/s that a unit can receive from outside, or send, the larger: minimum cuts of the link graph."""
+    if "_cuts" not in instance.__dict__:
+        from moeopt.collocation.cuts import unit_cuts
+
+        instance.__dict__["_cuts"] = unit_cuts(instance)
+    found: list[float] = instance.__dict__["_cuts"]
+    return found
+
+
+def cut_of(instance: CollocationInstance) -> dict[str, Any]:
+    """What the certificate says of cuts."""
+    return {"cuts_bytes_per_s": cuts(instance)} if instance.objective == "time" else {}
+
+
+def _unmerged(instance: CollocationInstance, row: int) -> LayerBound:
+    """Tokens of the busiest GPU: the mean, or one expert over all its replicas. Copies: all pairs but the nearest."""
+    loads = loads_of(instance, row)
+    name = {"layer": instance.layers[row]}
+    if instance.objective == "tokens":
+        mean = Fraction(int(loads.sum()), instance.num_gpus)
+        most = min(instance.num_slots - instance.num_experts + 1, instance.num_gpus)
+        alone = Fraction(int(loads.max()), most)
+        kind = "mean" if mean >= alone else "expert"
+        value = max(mean, alone)
+        return LayerBound(value, None, {**name, "kind": kind, "value": str(value)})
+    rows = rows_of(instance, row)
+    groups = instance.node
+    value = Fraction(0)
+    if instance.num_slots <= instance.num_experts:
+        single = rows.singles()
+        near = np.zeros((instance.num_experts, int(groups.max()) + 1), dtype=np.int64)
+        np.add.at(near, (single.sets[:, -1], groups[single.source]), single.weight)
+        value = Fraction(int(loads.sum() - near.max(axis=1).sum()))
+    if instance.objective == "time":
+        value = objective_floor(instance, rows, value)
+    return LayerBound(value, None, {**name, "kind": "nearest", "value": str(value)} | cut_of(instance))
+
+
+def recheck(instance: CollocationInstance, row: int, certificate: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the certificate of a layer; nothing where its value follows from it.
+
+    A diagonal is checked with eigenvalues computed again, everything else in whole numbers.
+    """
+    layer, rows = instance.layers[row], rows_of(instance, row)
+    said = Fraction(certificate["value"])
+    if certificate["kind"] in ("mean", "expert", "nearest"):
+        true = _unmerged(instance, row).value
+    else:
+        touched, diagonal = trivial(instance, rows), None
+        if certificate["kind"] == "weighted_pairs":
+            diagonal = np.array(certificate["diagonal"])
+            if not _own_partitions(instance):
+                touched = max(touched, _by_pairs(instance, rows, certificate))
+        true = objective_floor(instance, rows, floors(instance, rows, touched, diagonal)[1])
+    if said > true * (1 + Fraction(1, 10**9)):
+        text = f"the bound {float(said):g} does not follow from its certificate, which gives {float(true):g}"
+        return [f"layer {layer}: {text}"]
+    return []
