@@ -31,7 +31,8 @@ What you can rely on
   where the table has them and `max_moves` is too small to mend that, the rest stays and the log warns.
 * More redundant experts than NPUs, near-uniform loads and one very hot expert are plain inputs here.
 * Dummy runs that leave loads of zero or NaN hotness give the current table back, ``change`` 0 and the reason in the
-  log; so does any error of ours, and a size that no memory holds: there is no exception. Slots of -1 are filled, and tables that lack experts made full, by the fewest moves.
+  log; so does any error of ours, and a size that no memory holds: there is no exception. Slots of -1 are filled, and
+  tables that lack experts made full, by the fewest moves.
 * `max_moves` limits the transfers of a layer; below the part `keep` a layer is left alone.
 * Every rank's process plans for itself and finds the same table; see `Options.steady`.
 
@@ -48,7 +49,7 @@ import numpy as np
 from moeopt.engines.policies.arrays import as_numpy
 from moeopt.engines.policies.case import Asked
 from moeopt.engines.policies.guard import Answer, answer
-from moeopt.engines.policies.last import guarded, warn, why
+from moeopt.engines.policies.last import guarded, usable, warn, why
 from moeopt.engines.policies.options import Options
 from moeopt.engines.policies.shape import Ints, Refused
 
@@ -65,7 +66,7 @@ class EplbPolicy:
 
     def __init__(self, config: Any = None, *, options: Options | None = None) -> None:
         self.config = config
-        self.options = options if isinstance(options, Options) else Options()
+        self.options = usable(options)
         self._new_ep_size: int | None = None
 
     def set_new_ep_size(self, new_ep_size: int) -> None:
