@@ -32,7 +32,7 @@ class Hostile:
     def _raise(self, *_: Any) -> Any:
         raise Hostile.Mute
 
-    __len__ = __iter__ = __getitem__ = __int__ = __index__ = __bool__ = __str__ = __repr__ = __eq__ = _raise  # type: ignore[assignment]
+    __len__ = __iter__ = __getitem__ = __int__ = __index__ = __bool__ = __str__ = __repr__ = __eq__ = _raise
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -130,7 +130,7 @@ def test_junk_never_raises_into_the_engine(tables: list[Any], numbers: list[Any]
     named = {"current": current, "active_ranks": ranks, "options": options}
     found = quietly(sglang.rebalance_experts, weight, one, two, three, four, name, **named)
     assert found is None or [table.ndim for table in found] == [2, 3, 2]
-    policy = type("Policy", (vllm.EplbPolicy,), {"options": options})
+    policy: Any = type("Policy", (vllm.EplbPolicy,), {"options": options})
     held = quietly(policy.rebalance_experts, weight, one, two, three, four, current)
     assert held is None or held.ndim == 2
     npus = ascend.EplbPolicy(current, options=options)
