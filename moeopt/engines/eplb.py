@@ -35,11 +35,11 @@ What you can rely on
 * Groups stay on one node each where ``num_groups % num_nodes == 0``, as published; else, and with 0 groups, the map
   is flat and the log says why, also where the published rule ends in an assertion.
 * No exception but one: where more slots are asked for than memory holds, the map that runs stays, whatever its shape,
-  and where none does there is a ``NoRoom``, a ``ValueError``. Else loads that are NaN, infinite, negative or all zero,
-  shapes no map fits, a limit that passes and our own
-  bugs give ``current`` back, or experts in order where nothing runs, and one line in the log with the reason. Where
-  ``current`` lacks experts or has no form on the GPUs of today, what fits stays and the rest is filled by the fewest
-  moves. A ``current`` that is no map of this shape is a warning, and the plan begins from nothing.
+  and where none does there is a ``NoRoom``, a ``ValueError``. Loads that are NaN, infinite, negative or all zero,
+  arguments that cannot be read, shapes no map fits, a limit that passes and our own bugs give ``current`` back, or
+  experts in order where nothing runs, and one line in the log with the reason. Where ``current`` lacks experts or has
+  no form on the GPUs of today, what fits stays and the rest is filled by the fewest moves. A ``current`` that is no map
+  of this shape is a warning, and the plan begins from nothing.
 * One line a call in the log ``moeopt.engines``: imbalance before, after and the bound, moves, milliseconds; of layers
   that have loads. It is a warning wherever something was not as asked for.
 * Ranks that plan for themselves find the same map: the clock does not decide how far the search goes. Where one

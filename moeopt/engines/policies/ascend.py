@@ -49,7 +49,7 @@ import numpy as np
 from moeopt.engines.policies.arrays import as_numpy
 from moeopt.engines.policies.case import Asked
 from moeopt.engines.policies.guard import Answer, answer
-from moeopt.engines.policies.last import guarded, warn, why
+from moeopt.engines.policies.last import guarded, usable, warn, why
 from moeopt.engines.policies.options import Options
 from moeopt.engines.policies.shape import Ints, Refused
 
@@ -66,7 +66,7 @@ class EplbPolicy:
 
     def __init__(self, config: Any = None, *, options: Options | None = None) -> None:
         self.config = config
-        self.options = options if isinstance(options, Options) else Options()
+        self.options = usable(options)
         self._new_ep_size: int | None = None
 
     def set_new_ep_size(self, new_ep_size: int) -> None:

@@ -35,7 +35,7 @@ def guarded(engine: str, options: Any, work: Callable[[Options], T], other: Call
     NoRoom
         Neither had the memory, or one of them says so.
     """
-    chosen = options if isinstance(options, Options) else Options()
+    chosen = usable(options)
     try:
         return work(chosen)
     except NoRoom:
@@ -49,6 +49,11 @@ def guarded(engine: str, options: Any, work: Callable[[Options], T], other: Call
         raise
     except Exception as error:
         raise NoRoom(f"no map can be given: {reason}; {why(error)}") from error
+
+
+def usable(options: Any) -> Options:
+    """The options, or the usual ones where there are none or they are something else."""
+    return options if issubclass(type(options), Options) else Options()
 
 
 def warn(options: Options, text: str, *values: object) -> None:
@@ -65,14 +70,6 @@ def size(value: Any) -> int:
         return max(int(value), 0)
     except Exception:
         return 0
-
-
-def look(thing: Any, name: str) -> Any:
-    """An attribute, ``None`` where there is none or asking for it fails."""
-    try:
-        return getattr(thing, name, None)
-    except Exception:
-        return None
 
 
 def alike(form: Any, given: Any) -> Any:

@@ -39,9 +39,10 @@ What you can rely on
 * Every map has every expert and no empty slot, whatever `max_moves` says, also where ranks have died; never two
   replicas of an expert on one GPU, unless they run there and `max_moves` is too small to mend that, which is a warning.
 * Without ``current``, no layer above the public rule; with it as `Options.keep` says.
-* No exception: the assertions of the original (groups, nodes, divisions) are a line in the log, and so are loads that
-  are NaN, infinite, negative or all zero; the map that runs comes back, made full by the fewest moves where it does not
-  fit, or experts in order. A ``current`` that fails or does not fit is a warning, and the plan begins from nothing.
+* No exception but `NoRoom`, see below: the assertions of the original (groups, nodes, divisions) are a line in the
+  log, and so are loads that are NaN, infinite, negative or all zero; the map that runs comes back, made full by the
+  fewest moves where it does not fit, or experts in order. A ``current`` that fails or does not fit is a warning, and
+  the plan begins from nothing.
 * Rows without loads, as the dense layers have in SGLang's arrays, stay as they are and count in no logged figure.
 * Every rank plans for itself and finds the same map, as the clock does not decide; see `Options.steady`.
 
@@ -61,7 +62,7 @@ from moeopt.engines.eplb import Maps, maps
 from moeopt.engines.policies.arrays import as_numpy
 from moeopt.engines.policies.case import Asked, given_map
 from moeopt.engines.policies.guard import Answer, answer, in_order
-from moeopt.engines.policies.last import alike, guarded, look, size, why
+from moeopt.engines.policies.last import alike, guarded, size, why
 from moeopt.engines.policies.options import Options
 from moeopt.engines.policies.shape import Ints
 
@@ -128,8 +129,7 @@ def rebalance_experts(
 
 def _planned(asked: Asked, local: Any, algorithm: Any, active_ranks: Any, options: Options) -> Maps:
     given, slots, per_gpu = asked.loads, size(asked.slots), size(local)
-    name = look(algorithm, "name") or algorithm
-    name = name if isinstance(name, str) else f"of type {type(algorithm).__name__}"
+    name = _name(algorithm)
     loads = _summed(given)
     gpus = slots // per_gpu if per_gpu else 0
     grouped = name in ALGORITHMS and ("hierarchical" in name or name == "auto")
@@ -173,6 +173,13 @@ def _summed(counts: Any) -> Any:
         return table.sum(axis=0, dtype=np.int64 if table.dtype.kind in "iub" else np.float64)
     except Exception:
         return counts
+
+
+def _name(algorithm: Any) -> str:
+    try:
+        return str(getattr(algorithm, "name", algorithm))
+    except Exception:
+        return type(algorithm).__name__
 
 
 def _experts(loads: Any) -> int:
