@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from moeopt.engines.base import PER_STEP_BYTES, Dump, ExpertMap
 from moeopt.errors import Violations
 from moeopt.workload.assemble import Content, assemble
+from moeopt.workload.sums import COUNT_MAX, add_counts
 from moeopt.workload.table import id_ranges
 
 INT32_MAX = 2**31 - 1
@@ -25,6 +26,7 @@ class Folding:
     """
 
     def __init__(self, slot_expert: NDArray[Any], num_experts: int) -> None:
+        self._copies = max((int(np.bincount(row[row >= 0]).max(initial=0)) for row in slot_expert), default=0)
         self.shape = len(slot_expert), num_experts
         place = slot_expert.astype(np.int64) + np.arange(len(slot_expert))[:, None] * num_experts
         filled = np.flatnonzero(slot_expert.reshape(-1) >= 0)
@@ -33,11 +35,24 @@ class Folding:
         self._places, self._starts = np.unique(np.sort(place), return_index=True)
 
     def __call__(self, counts: NDArray[Any]) -> NDArray[np.int64]:
-        """Counts of experts from those of slots."""
+        """Counts of experts from those of slots; refused where the replicas of one have too many."""
+        large = int(counts.max(initial=0)) * self._copies > COUNT_MAX
         folded = np.zeros(self.shape[0] * self.shape[1], dtype=np.int64)
         if len(self._starts):
-            folded[self._places] = np.add.reduceat(counts.reshape(-1)[self._order], self._starts, dtype=np.int64)
+            parts = counts.reshape(-1)[self._order]
+            if large:
+                exact = np.add.reduceat(parts.astype(object), self._starts)
+                self._refuse_above(exact)
+            folded[self._places] = np.add.reduceat(parts, self._starts, dtype=np.int64)
         return folded.reshape(self.shape)
+
+    def _refuse_above(self, sums: NDArray[Any]) -> None:
+        check = Violations()
+        for place, count in zip(self._places.tolist(), sums.tolist(), strict=True):
+            if count > COUNT_MAX:
+                where = f"row {place // self.shape[1]}, expert {place % self.shape[1]}"
+                check.add("counts", count, rule="the sum must be below 2**63", fix="Did a counter wrap?", where=where)
+        check.raise_if_any()
 
 
 class Steps:
@@ -61,9 +76,9 @@ class Steps:
         fits = most * shape[0] * shape[1] * 4 <= PER_STEP_BYTES
         self._kept = np.zeros((most, *shape), dtype=np.int32) if fits else None
 
-    def add(self, counts: NDArray[Any]) -> None:
-        """One more step, (L, E)."""
-        self.total += counts
+    def add(self, counts: NDArray[Any], check: Violations | None = None) -> None:
+        """One more step, (L, E); a sum that does not fit is refused."""
+        add_counts(self.total, counts, check or Violations(), where=f"step {self.count}")
         if self._kept is not None and int(counts.max(initial=0)) > INT32_MAX:
             self._kept = None
         if self._kept is not None:

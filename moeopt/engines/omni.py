@@ -17,6 +17,7 @@ from moeopt.documents import read_bytes
 from moeopt.engines.base import Dump, ExpertMap
 from moeopt.engines.counting import be, dump, expert_map, uneven
 from moeopt.errors import Violations
+from moeopt.workload.sums import add_counts
 
 ENGINE, PATTERN, ACTIVATIONS = "omni", "placement pattern", "activation counts"
 _NAME = re.compile(r"activation_counts_recordstep_(\d+)_rank_(\d+)\.txt")
@@ -120,7 +121,8 @@ def read_activations(paths: Sequence[str]) -> Dump:
     check.raise_if_any()
     total = np.zeros((shapes[ranks[0]][0], sum(shape[1] for shape in shapes.values())), dtype=np.int64)
     for step in steps:
-        total += np.concatenate([tables[step, rank] for rank in ranks], axis=1)
+        table = np.concatenate([tables[step, rank] for rank in ranks], axis=1)
+        add_counts(total, table, check, where=f"step {step}", axes=("layer", "position"))
     summed = "1 record step is" if len(steps) == 1 else f"{len(steps)} record steps are"
     notes = [
         "layers count MoE layers: layer 0 is the first one with experts",

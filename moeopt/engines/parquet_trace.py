@@ -13,6 +13,7 @@ from moeopt.engines.counting import dump
 from moeopt.engines.parquet_cells import IDS_MAX, numbers, width_of
 from moeopt.errors import Violations
 from moeopt.workload.csv_long import COUNT, EXPERT, LAYER
+from moeopt.workload.sums import add_counts
 
 FORM_TRACE = "parquet trace"
 IDS = ("topk_ids", "expert_ids", "experts")
@@ -56,7 +57,7 @@ def read_trace(
             before = counts.get(one, row[:0])
             wide = np.zeros(max(len(before), len(row)), dtype=np.int64)
             wide[: len(before)] += before
-            wide[: len(row)] += row
+            add_counts(wide[: len(row)], row, check, where=f"layer {one}", axes=("expert",))
             counts[one] = wide
     if not counts:
         check.add("input", "0 selections", rule="the table has no rows", fix="Record again")

@@ -113,8 +113,9 @@ def _buffered(
         for layer, expert in np.argwhere(table < 0) if table.min(initial=0) < 0 else ():
             rule, where = "counts must be >= 0", f"step {index}, layer {layer}, expert {expert}"
             check.add(COUNTS, table[layer, expert].item(), rule=rule, fix="Did a counter wrap?", where=where)
-        if table.any():
-            steps.add(table)
+        if not check.found and table.any():  # to the end in any case: the storage is open
+            with check.within():
+                steps.add(table, Violations())
     check.raise_if_any()
     if steps.count < shape[0]:
         notes.append(f"{steps.count} of {shape[0]} buffered steps have counts; the others are left aside")

@@ -17,10 +17,12 @@ from moeopt.engines.sglang import ENGINE, LAST_MAP, PASS_COUNTS, PASS_IDS, PER_P
 from moeopt.engines.torch_files import TorchFile
 from moeopt.engines.torch_tensors import PIECE_BYTES, Tensor
 from moeopt.errors import Violations
+from moeopt.workload.sums import add_counts
 
 LOOKED_AT = 8
 """Passes of a recording in which the ids of tokens are looked at one by one."""
 TOKENS_LOOKED_AT = 64
+SLOTS = ("layer", "slot")
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,12 @@ def read_records(paths: Sequence[str]) -> Dump:
                         told, most = _count_ids(ids, slot_expert, one in looked, where, check)
                         top_k = max(top_k, most)
                         unlike += told is not None and not np.array_equal(told, mine)
-                    counts += mine
+                    add_counts(counts, mine, check, where=where, axes=SLOTS)
             check.raise_if_any()
-            seen += counts
-            steps.add(fold(counts))
+            add_counts(seen, counts, check, where=f"pass {one}", axes=SLOTS)
+            with check.within():
+                steps.add(fold(counts), check)
+            check.raise_if_any()
     _name_one_part(seen, ranks, check)
     check.raise_if_any()
     if unlike:

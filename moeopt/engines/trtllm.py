@@ -20,6 +20,7 @@ from moeopt.engines.counting import Steps, be, dump, expert_map, uneven
 from moeopt.engines.safetensors import open_safetensors
 from moeopt.engines.yaml_subset import read_yaml
 from moeopt.errors import Violations
+from moeopt.workload.sums import add_counts
 
 ENGINE, STATISTICS, RAW, CONFIG = "trtllm", "expert statistics", "raw expert ids", "load balancer configuration"
 META = "meta_info.json"
@@ -74,7 +75,11 @@ def read_statistics(paths: Sequence[str]) -> Dump:
             place = int(match[1]), int(match[2])
             counts = _counts(tensor, raw, experts, f"{name}, {key}", check)
             if counts is not None:
-                found[place] = found[place] + counts if place in found else counts
+                if place in found:
+                    with check.within():
+                        add_counts(found[place], counts, Violations(), where=f"{name}, {key}", axes=("expert",))
+                else:
+                    found[place] = counts
                 seen[rank].add(place)
     check.raise_if_any()
     steps, layers = sorted({step for step, _ in found}), sorted({layer for _, layer in found})
@@ -91,7 +96,7 @@ def read_statistics(paths: Sequence[str]) -> Dump:
     check.raise_if_any()
     kept = Steps((len(layers), experts), len(steps))
     for step in steps:
-        kept.add(np.stack([found[step, layer] for layer in layers]))
+        kept.add(np.stack([found[step, layer] for layer in layers]), check)
     notes.append(f"{uneven(list(ranks), 'ranks')} {be(list(ranks))} summed over iterations {steps[0]} to {steps[-1]}")
     form = RAW if raw else STATISTICS
     return dump(
