@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 
 from moeopt.errors import Violations
-from moeopt.workload.trace_fold import EXPERTS_MAX
+from moeopt.workload import trace_fold
 
-LAYERS_MAX = SLOTS_MAX = EXPERTS_MAX
-"""Layers, and slots of a layer, at most; their ids are below."""
+EXPERTS_MAX = LAYERS_MAX = SLOTS_MAX = trace_fold.EXPERTS_MAX
+"""Experts and layers, and slots of a layer, at most; their ids are below."""
 RANKS_MAX = STEPS_MAX = 1_000_000
 """Ranks, and steps of one recording, at most; numbers of ranks are below."""
 NUMBERS_MAX = 2**63

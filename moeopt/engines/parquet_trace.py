@@ -44,10 +44,10 @@ def read_trace(
     counts: dict[int, NDArray[np.int64]] = {}
     padding = 0
     for layers, chosen in (_listed if listed else _rows)(table, layer, ids, check):
-        bad = (chosen >= IDS_MAX) | (chosen < -1) | (layers < 0)
+        bad = (chosen >= IDS_MAX) | (chosen < -1) | (layers < 0) | (layers >= IDS_MAX)
         if bad.any():
             place = int(np.flatnonzero(bad)[0])
-            rule = f"layers are >= 0, and ids of experts run from 0 to {IDS_MAX - 1}; -1 is padding"
+            rule = f"layers are from 0 to {IDS_MAX - 1}, and ids of experts run from 0 to {IDS_MAX - 1}; -1 is padding"
             check.add("expert", f"{chosen[place]} of layer {layers[place]}", rule=rule, fix="Check the columns")
             check.raise_if_any()
         used = chosen >= 0
