@@ -7,11 +7,69 @@ import json
 import math
 import os
 import secrets
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from moeopt.errors import InstanceError, Violation
+
+
+def write_files(contents: Mapping[str, str | bytes], *, force: bool = False) -> None:
+    """Write several files, all of them or none.
+
+    Raises
+    ------
+    InstanceError
+        As `write_file`; every file is then as it was before.
+    """
+    for path in contents:
+        _refuse_taken(Path(path), force)
+    kept: dict[Path, Path] = {}
+    written: list[Path] = []
+    try:
+        for path, content in contents.items():
+            target = Path(path)
+            if exists(target):
+                kept[target] = target.with_name(f".moeopt.{secrets.token_hex(6)}")
+                os.link(target, kept[target])
+            write_file(target, content, force=force)
+            written.append(target)
+    except (InstanceError, OSError) as error:
+        for target in written:
+            if target in kept:
+                kept[target].replace(target)
+            else:
+                target.unlink(missing_ok=True)
+        if isinstance(error, InstanceError):
+            raise
+        raise _not_written(target, error) from error
+    finally:
+        for spare in kept.values():
+            spare.unlink(missing_ok=True)
+
+
+def _refuse_taken(target: Path, force: bool) -> None:
+    try:
+        found = target.lstat()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:  # a name that is too long, or has a NUL
+        raise _not_written(target, error) from error
+    if not force:
+        rule = "exists and is never overwritten unasked"
+        raise InstanceError([Violation("output", "", str(target), rule, "Choose another name or give --force")])
+    if not stat.S_ISREG(found.st_mode) and not target.is_file():
+        rule = "cannot be written: it is not a regular file"
+        raise InstanceError([Violation("output", "", str(target), rule, "Choose another name")])
+
+
+def _not_written(target: Path, error: Exception) -> InstanceError:
+    name = str(target)
+    shown = name if len(name) <= 200 else f"{name[:100]}...{name[-20:]}"
+    rule = f"cannot be written ({getattr(error, 'strerror', None) or error})"
+    fix = "Give a writable folder that exists, and --force to replace a file"
+    return InstanceError([Violation("output", "", shown, rule, fix)])
 
 
 def write_file(path: str | Path, content: str | bytes, *, force: bool = False) -> None:
@@ -23,10 +81,10 @@ def write_file(path: str | Path, content: str | bytes, *, force: bool = False) -
         The file exists and `force` is not set, or its folder is missing or not writable.
     """
     target = Path(path)
-    if _exists(target) and not force:
+    if exists(target) and not force:
         rule = "exists and is never overwritten unasked"
         raise InstanceError([Violation("output", "", str(target), rule, "Choose another name or give --force")])
-    if _exists(target) and not target.is_file():
+    if exists(target) and not target.is_file():
         rule = "cannot be written: it is not a regular file"
         raise InstanceError(
             [Violation("output", "", str(target), rule, "Choose another name, or - for standard output")]
@@ -52,11 +110,11 @@ def write_file(path: str | Path, content: str | bytes, *, force: bool = False) -
         raise InstanceError([Violation("output", "", str(target), rule, fix)]) from error
 
 
-def _exists(target: Path) -> bool:
+def exists(target: str | Path) -> bool:
     """Whether something is there; ``False`` for a name that cannot be."""
     try:
-        return target.exists()
-    except OSError:
+        return Path(target).exists()
+    except (OSError, ValueError):
         return False  # to write it says why
 
 

@@ -35,7 +35,14 @@ class Violation:
     def __str__(self) -> str:
         place = f"{self.field}[{self.where}]" if self.where else self.field
         fix = self.fix if self.fix.endswith((".", "?")) else f"{self.fix}."
-        return f"{place} = {self.value}: {self.rule.rstrip('.')}." + (f" {fix}" if self.fix else "")
+        return _printable(f"{place} = {self.value}: {self.rule.rstrip('.')}." + (f" {fix}" if self.fix else ""))
+
+
+def _printable(text: str) -> str:
+    """Text of a file without what a terminal would obey or could not write."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
 
 
 class InstanceError(MoeoptError, ValueError):
@@ -108,7 +115,10 @@ class Violations:
         """Note one violation; `value` is shown as `repr` shows it, cut at 80 characters."""
         if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
             value = getattr(value, "item", lambda: value)()  # 99 and not np.int32(99)
-        text = value if isinstance(value, str) else repr(value)
+        try:
+            text = value if isinstance(value, str) else repr(value)
+        except (RecursionError, ValueError):  # nested too deeply, or a number of too many digits
+            text = "..."
         self.found.append(Violation(field, where, text if len(text) <= 80 else text[:77] + "...", rule, fix))
 
     @contextmanager

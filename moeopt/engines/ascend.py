@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from moeopt.engines.base import ExpertMap
+from moeopt.engines.bounds import RANKS_MAX, within
 from moeopt.engines.counting import expert_map
 from moeopt.errors import Violations
 
@@ -102,7 +103,7 @@ def _devices(layer: Any, where: str, check: Violations) -> list[list[Any]] | Non
 def _whole(value: Any, key: str, where: str, check: Violations) -> int | None:
     found = value.get(key) if isinstance(value, Mapping) else None
     if type(found) is int and found >= 0:
-        return found
+        return found if within(found, key, RANKS_MAX, check, where=where) else None
     quoted = isinstance(found, str)
     rule = "must be a whole number >= 0" + (", not text in quotes" if quoted else "")
     check.add(key, repr(found), rule=rule, fix="Take the quotes away" if quoted else "Write the map again", where=where)

@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.engines.base import PER_STEP_BYTES, Dump, ExpertMap
+from moeopt.engines.bounds import EXPERTS_MAX, LAYERS_MAX, SLOTS_MAX, check_layers, within
 from moeopt.errors import Violations
 from moeopt.workload.assemble import Content, assemble
+from moeopt.workload.sums import COUNT_MAX, add_counts
 from moeopt.workload.table import id_ranges
 
 INT32_MAX = 2**31 - 1
+BELOW = "counts must be below 2**63"
 
 
 class Folding:
@@ -25,6 +28,7 @@ class Folding:
     """
 
     def __init__(self, slot_expert: NDArray[Any], num_experts: int) -> None:
+        self._copies = max((int(np.bincount(row[row >= 0]).max(initial=0)) for row in slot_expert), default=0)
         self.shape = len(slot_expert), num_experts
         place = slot_expert.astype(np.int64) + np.arange(len(slot_expert))[:, None] * num_experts
         filled = np.flatnonzero(slot_expert.reshape(-1) >= 0)
@@ -33,11 +37,24 @@ class Folding:
         self._places, self._starts = np.unique(np.sort(place), return_index=True)
 
     def __call__(self, counts: NDArray[Any]) -> NDArray[np.int64]:
-        """Counts of experts from those of slots."""
+        """Counts of experts from those of slots; refused where the replicas of one have too many."""
+        large = int(counts.max(initial=0)) * self._copies > COUNT_MAX
         folded = np.zeros(self.shape[0] * self.shape[1], dtype=np.int64)
         if len(self._starts):
-            folded[self._places] = np.add.reduceat(counts.reshape(-1)[self._order], self._starts, dtype=np.int64)
+            parts = counts.reshape(-1)[self._order]
+            if large:
+                exact = np.add.reduceat(parts.astype(object), self._starts)
+                self._refuse_above(exact)
+            folded[self._places] = np.add.reduceat(parts, self._starts, dtype=np.int64)
         return folded.reshape(self.shape)
+
+    def _refuse_above(self, sums: NDArray[Any]) -> None:
+        check = Violations()
+        for place, count in zip(self._places.tolist(), sums.tolist(), strict=True):
+            if count > COUNT_MAX:
+                where = f"row {place // self.shape[1]}, expert {place % self.shape[1]}"
+                check.add("counts", count, rule="the sum must be below 2**63", fix="Did a counter wrap?", where=where)
+        check.raise_if_any()
 
 
 class Steps:
@@ -61,9 +78,9 @@ class Steps:
         fits = most * shape[0] * shape[1] * 4 <= PER_STEP_BYTES
         self._kept = np.zeros((most, *shape), dtype=np.int32) if fits else None
 
-    def add(self, counts: NDArray[Any]) -> None:
-        """One more step, (L, E)."""
-        self.total += counts
+    def add(self, counts: NDArray[Any], check: Violations | None = None) -> None:
+        """One more step, (L, E); a sum that does not fit is refused."""
+        add_counts(self.total, counts, check or Violations(), where=f"step {self.count}")
         if self._kept is not None and int(counts.max(initial=0)) > INT32_MAX:
             self._kept = None
         if self._kept is not None:
@@ -80,17 +97,28 @@ class Steps:
 def whole_numbers(array: NDArray[Any], field: str, check: Violations, notes: list[str]) -> NDArray[Any] | None:
     """The array as integers; floats that are whole are taken with a note, anything else is named."""
     if array.dtype.kind in "iu":
-        return array
+        large = array > np.uint64(COUNT_MAX) if array.dtype.kind == "u" else np.zeros(array.shape, dtype=bool)
+        return None if _refused(array, large, field, BELOW, "Did a counter wrap?", check) else array
     if array.dtype.kind == "f":
-        finite = np.isfinite(array)
-        if finite.all() and (array == np.floor(array)).all() and np.abs(array).max(initial=0) < 2**63:
-            notes.append(f"{field} is {array.dtype.name}, which holds whole numbers only up to {_exact(array.dtype)}")
-            return array.astype(np.int64)
-        bad = array[~finite] if not finite.all() else array[array != np.floor(array)]
-        check.add(field, bad.flat[0].item(), rule="must be counts, whole numbers", fix="Record counts, not shares")
-        return None
+        broken = ~np.isfinite(array)
+        rule, fix = "must be counts, whole numbers", "Record counts, not shares"
+        if _refused(array, broken if broken.any() else array != np.floor(array), field, rule, fix, check):
+            return None
+        if _refused(array, np.abs(array) >= 2.0**63, field, BELOW, "Did a counter wrap?", check):
+            return None
+        notes.append(f"{field} is {array.dtype.name}, which holds whole numbers only up to {_exact(array.dtype)}")
+        return array.astype(np.int64)
     check.add(field, f"dtype {array.dtype}", rule="must be whole numbers", fix="Record counts as integers")
     return None
+
+
+def _refused(array: NDArray[Any], bad: NDArray[np.bool_], field: str, rule: str, fix: str, check: Violations) -> bool:
+    """Name the first of the bad entries."""
+    if not bad.any():
+        return False
+    place = tuple(np.argwhere(bad)[0].tolist())
+    check.add(field, array[place].item(), rule=rule, fix=fix, where=", ".join(map(str, place)))
+    return True
 
 
 def _exact(kind: np.dtype[Any]) -> str:
@@ -113,6 +141,13 @@ def dump(
 ) -> Dump:
     """Check (L, E) counts as any table of loads is checked, and make the dump."""
     ids = None if layers is None else list(layers)
+    shape: tuple[int, ...] = getattr(counts, "shape", ())
+    if len(shape) > 1:
+        within(int(shape[-1]), "experts", EXPERTS_MAX, check)
+        within(int(shape[-2]), "layers", LAYERS_MAX, check)
+    check_layers(ids or (), check)
+    within(0 if top_k is None else top_k, "top_k", EXPERTS_MAX, check)
+    check.raise_if_any()
     said = tuple(dict.fromkeys(notes))
     table = assemble(Content(counts, ids, steps or None, names, said), check)
     table = replace(table, top_k=top_k, per_step=per_step)
@@ -136,6 +171,10 @@ def expert_map(
     `empty` says whether -1, an empty slot, may stand in the file. That every expert has a slot is not asked here: the
     referee lists it among the faults of a plan.
     """
+    if num_experts is not None:
+        within(num_experts, "num_experts", EXPERTS_MAX, check, least=1)
+    check_layers(layers or (), check)
+    check.raise_if_any()
     array: NDArray[Any] | None = rows if isinstance(rows, np.ndarray) else _table(rows, field, layers, check)
     if array is not None and array.dtype.kind not in "iu":
         check.add(field, f"dtype {array.dtype}", rule="must be ids of experts, whole numbers", fix="Save integers")
@@ -144,13 +183,18 @@ def expert_map(
         rule = "must have two axes, layers x slots, none empty"
         check.add(field, f"shape {array.shape}", rule=rule, fix="Give one row a layer")
         array = None
+    if array is not None:
+        within(array.shape[0], "layers", LAYERS_MAX, check)
+        within(array.shape[1], "slots", SLOTS_MAX, check)
     check.raise_if_any()
     assert array is not None
     ids = list(range(len(array))) if layers is None else list(layers)
-    least, most = (-1 if empty else 0), (num_experts or 2**31 - 1)
+    least, most = (-1 if empty else 0), (num_experts or EXPERTS_MAX)
     for row, slot in np.argwhere((array < least) | (array >= most)):
         known = (
-            f"ids of experts run from {least} to {most - 1}" if num_experts else f"ids of experts must be >= {least}"
+            f"ids of experts run from {least} to {most - 1}"
+            if num_experts
+            else f"ids of experts must be >= {least} and at most {most - 1}"
         )
         where = f"layer {ids[row]}, slot {slot}"
         check.add(field, array[row, slot].item(), rule=known, fix="Is it the map of another LLM?", where=where)

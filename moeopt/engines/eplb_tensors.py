@@ -6,7 +6,7 @@ padded with -1, and ``logcnt`` (L, E).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,10 +43,33 @@ def parts_of(value: Any) -> dict[str, Any] | None:
         shapes = [len(part.shape) for part in value]
         return dict(zip(("phy2log", "log2phy", "logcnt"), value, strict=True)) if shapes == [2, 3, 2] else None
     if isinstance(value, Mapping):
-        found = {NAMES[key]: part for key, part in value.items() if key in NAMES}
+        named = [(key, part) for key, part in value.items() if key in NAMES]
+        if any(len(getattr(part, "shape", ())) < 2 for _, part in named):
+            return None
+        found = agreed(named)
         if ("phy2log" in found or "weight" in found) and all(len(getattr(p, "shape", ())) > 1 for p in found.values()):
             return found
     return None
+
+
+def agreed(named: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The tensors by what they are; the same one under two names has to be the same.
+
+    >>> agreed([("phy2log", np.array([[0]])), ("physical_to_logical_map", np.array([[0]]))])
+    {'phy2log': array([[0]])}
+    """
+    found: dict[str, Any] = {}
+    home: dict[str, str] = {}
+    check = Violations()
+    for name, part in named:
+        what = NAMES[name]
+        if what in found and not np.array_equal(_array(found[what]), _array(part)):
+            rule = f"is another tensor than {home[what]}, and both are names of {what}"
+            check.add(name, f"shape {tuple(part.shape)}", rule=rule, fix="Keep one of them")
+        found.setdefault(what, part)
+        home.setdefault(what, name)
+    check.raise_if_any()
+    return found
 
 
 def form_of(parts: Mapping[str, Any]) -> str:
@@ -84,13 +107,17 @@ def read_map(path: str, parts: Mapping[str, Any]) -> ExpertMap:
     check = Violations(path)
     rows = _array(parts["phy2log"] if "phy2log" in parts else parts["bare"])
     counts = _array(parts["logcnt"]) if "logcnt" in parts else None
+    if counts is not None and (counts.ndim != 2 or 0 in counts.shape or counts.dtype.kind not in "iu"):
+        rule = "must be whole numbers, layers x experts"
+        check.add("logcnt", f"{counts.dtype} of shape {counts.shape}", rule=rule, fix="Save the results of one call")
+    check.raise_if_any()
     experts = None if counts is None else counts.shape[1]
     notes = () if "phy2log" in parts else ("a tensor without a name is taken as experts in slots",)
     made = expert_map(ENGINE, rows, check, num_experts=experts, field="phy2log", notes=notes)
     if counts is not None:
         _hold_counts(made, counts, check)
     if "log2phy" in parts:
-        _hold_places(made, _array(parts["log2phy"]), check)
+        _hold_places(made, _array(parts["log2phy"]), experts, check)
     check.raise_if_any()
     return made
 
@@ -118,11 +145,16 @@ def _hold_counts(made: ExpertMap, counts: NDArray[Any], check: Violations) -> No
         check.add("logcnt", counts[layer, expert].item(), rule=rule, fix="Save the results of one call", where=where)
 
 
-def _hold_places(made: ExpertMap, places: NDArray[Any], check: Violations) -> None:
+def _hold_places(made: ExpertMap, places: NDArray[Any], experts: int | None, check: Violations) -> None:
+    """Every slot stands exactly once, in the row of its expert."""
     layers, slots = made.slot_expert.shape
     if places.ndim != 3 or len(places) != layers or places.dtype.kind not in "iu":
         rule = f"must be whole numbers, {layers} layers x experts x most copies"
         check.add("log2phy", f"{places.dtype} of shape {places.shape}", rule=rule, fix="Save the results of one call")
+        return
+    if experts is not None and places.shape[1] != experts:
+        rule = f"must have {experts} experts, as logcnt has"
+        check.add("log2phy", f"shape {places.shape}", rule=rule, fix="Save the results of one call")
         return
     for layer, expert, copy in np.argwhere((places < -1) | (places >= slots)):
         rule = f"slots run from 0 to {slots - 1}, and -1 is none"
@@ -136,3 +168,13 @@ def _hold_places(made: ExpertMap, places: NDArray[Any], check: Violations) -> No
             rule = f"phy2log has expert {made.slot_expert[layer, slot]} there"
             where = f"layer {layer}, expert {expert}"
             check.add("log2phy", slot, rule=rule, fix="Save the results of one call", where=where)
+    if check.found:
+        return
+    held = np.argwhere(places >= 0)
+    times = np.zeros(made.slot_expert.shape, dtype=np.int64)
+    np.add.at(times, (held[:, 0], places[places >= 0]), 1)
+    for layer, slot in np.argwhere(times != 1):
+        seen = "absent" if not times[layer, slot] else f"{times[layer, slot]} times"
+        rule = f"must have slot {slot} once, where phy2log has expert {made.slot_expert[layer, slot]}"
+        where = f"layer {layer}, expert {made.slot_expert[layer, slot]}"
+        check.add("log2phy", seen, rule=rule, fix="Save the results of one call", where=where)

@@ -8,11 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
+from moeopt.documents import exists
 from moeopt.engines import ascend, eplb_tensors, omni, parquet, sglang, trtllm, vllm
 from moeopt.engines.torch_files import LEGACY, TorchFile
 from moeopt.workload.numpy_loads import table_of
 from moeopt.workload.readers import split_key
 
+_SIGNS = re.compile(
+    r'[{}\[\]]|"(?P<key>(?:[^"\\]|\\.)*+)"(?P<colon>\s*:(?:\s*"(?P<text>(?:[^"\\]|\\.)*+)")?)?', re.DOTALL
+)
+"""Brackets, and texts of JSON."""
 HEAD_BYTES = 65536
 """How much of a text is looked at to say what it is."""
 OWN = ("moeopt", "expert map")
@@ -84,21 +89,42 @@ def what_is(path: str) -> tuple[str, str] | None:
 
 def is_text(path: str) -> bool:
     """Whether it is no path, but the JSON text that an engine takes in place of one."""
-    return path.lstrip()[:1] == "{" and not Path(path[:200]).exists()
+    return path.lstrip()[:1] == "{" and not exists(path)
 
 
 def _json_kind(text: str) -> tuple[str, str] | None:
-    """What a JSON object is, by the keys that its beginning has."""
-    keys = set(re.findall(r'"([A-Za-z_]+)"\s*:', text))
+    """What a JSON object is, by the keys of its own that its beginning has."""
+    keys = top_keys(text)
     if "schema" in keys:
-        return OWN if f'"{OWN_SCHEMA}' in text else None
+        return OWN if keys["schema"].startswith(OWN_SCHEMA) else None
     if sglang.MAP in keys:
         return sglang.ENGINE, sglang.INIT_MAP
-    if keys & {ascend.LAYERS, ascend.LAYER_COUNT}:
+    if keys.keys() & {ascend.LAYERS, ascend.LAYER_COUNT}:
         return ascend.ENGINE, ascend.FORM
-    if sglang.COUNTS in keys and not keys & {"layers", "steps", "names", "loads"}:
+    if sglang.COUNTS in keys and not keys.keys() & {"layers", "steps", "names", "loads"}:
         return sglang.ENGINE, sglang.INIT_COUNTS
     return None
+
+
+def top_keys(text: str) -> dict[str, str]:
+    """The keys of a JSON object, which may be cut short, but not those of objects inside; with values that are text.
+
+    >>> top_keys('{"a": {"b": 1}, "c": ["}", {"d": 2}], "e": "f", "g')
+    {'a': '', 'c': '', 'e': 'f'}
+    """
+    found: dict[str, str] = {}
+    depth = 0
+    for match in _SIGNS.finditer(text):
+        sign = match[0]
+        if sign[0] in "{[":
+            depth += 1
+        elif sign[0] in "}]":
+            depth -= 1
+        elif depth == 1 and match["colon"]:
+            found.setdefault(match["key"], match["text"] or "")
+        if depth <= 0:
+            break
+    return found
 
 
 def _folder_kind(path: str) -> tuple[str, str] | None:
@@ -133,7 +159,7 @@ def _zip_kind(path: str) -> tuple[str, str] | None:
     try:
         with zipfile.ZipFile(path) as archive:
             names = {name.removesuffix(".npy") for name in archive.namelist()}
-    except (OSError, zipfile.BadZipFile, ValueError):
+    except Exception:  # bytes from anywhere
         return None
     if any(name.endswith("data.pkl") for name in names):
         return _torch_kind(path)
@@ -177,7 +203,7 @@ def is_torch(path: str) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith("data.pkl") for name in archive.namelist())
-    except (OSError, zipfile.BadZipFile, ValueError):
+    except Exception:  # bytes from anywhere
         return False
 
 

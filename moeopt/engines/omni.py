@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from moeopt.documents import read_bytes
 from moeopt.engines.base import Dump, ExpertMap
+from moeopt.engines.bounds import NUMBERS_MAX, RANKS_MAX, STEPS_MAX, gaps, numbered, within
 from moeopt.engines.counting import be, dump, expert_map, uneven
 from moeopt.errors import Violations
+from moeopt.workload.sums import add_counts
 
 ENGINE, PATTERN, ACTIVATIONS = "omni", "placement pattern", "activation counts"
-_NAME = re.compile(r"activation_counts_recordstep_(\d+)_rank_(\d+)\.txt")
+_NAME = re.compile(r"activation_counts_recordstep_([0-9]+)_rank_([0-9]+)\.txt")
 
 
 def is_pattern(array: NDArray[Any]) -> bool:
@@ -98,14 +100,23 @@ def read_activations(paths: Sequence[str]) -> Dump:
             rule = "files are named activation_counts_recordstep_<step>_rank_<rank>.txt"
             check.add("input", file.name, rule=rule, fix="Give the folder of dump_dir")
             continue
+        place = numbered(match[1]), numbered(match[2])
+        if not within(place[0], "step", NUMBERS_MAX - 1, check, where=file.name) or not within(
+            place[1], "rank", RANKS_MAX - 1, check, where=file.name
+        ):
+            continue
+        if place in tables:
+            check.add("input", file.name, rule="the step and rank have two files", fix="Keep one of them")
         with check.within():
-            tables[int(match[1]), int(match[2])] = _table(file)
+            tables[place] = _table(file)
     check.raise_if_any()
     steps, ranks = sorted({step for step, _ in tables}), sorted({rank for _, rank in tables})
-    missing = sorted(set(range(max(ranks) + 1)) - set(ranks))
+    within(len(steps), "steps", STEPS_MAX, check)
+    missing = gaps(ranks)
     if missing:
-        rule = f"{be(missing)} missing: there {be(ranks)} {uneven(ranks, 'ranks')}"
-        check.add("input", uneven(missing, "ranks"), rule=rule, fix="Give the files of all ranks")
+        one = missing.isdigit()
+        rule = f"{'is' if one else 'are'} missing: there {be(ranks)} {uneven(ranks, 'ranks')}"
+        check.add("input", f"{'rank' if one else 'ranks'} {missing}", rule=rule, fix="Give the files of all ranks")
     for step in steps:
         for rank in ranks:
             if (step, rank) not in tables:
@@ -120,7 +131,8 @@ def read_activations(paths: Sequence[str]) -> Dump:
     check.raise_if_any()
     total = np.zeros((shapes[ranks[0]][0], sum(shape[1] for shape in shapes.values())), dtype=np.int64)
     for step in steps:
-        total += np.concatenate([tables[step, rank] for rank in ranks], axis=1)
+        table = np.concatenate([tables[step, rank] for rank in ranks], axis=1)
+        add_counts(total, table, check, where=f"step {step}", axes=("layer", "position"))
     summed = "1 record step is" if len(steps) == 1 else f"{len(steps)} record steps are"
     notes = [
         "layers count MoE layers: layer 0 is the first one with experts",

@@ -9,7 +9,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from moeopt.documents import to_json
-from moeopt.engines.base import ExpertMap
+from moeopt.engines.base import ENGINES, ExpertMap
+from moeopt.engines.bounds import EXPERTS_MAX, LAYERS_MAX, RANKS_MAX, SLOTS_MAX, check_layers, within
 from moeopt.engines.job import Piece
 from moeopt.errors import Violations
 
@@ -65,6 +66,11 @@ def read_own(document: Any, source: str = "") -> ExpertMap:
     [[1, 0]]
     """
     check = Violations(source)
+    said = document.get("schema") if isinstance(document, dict) else None
+    if isinstance(said, str) and said != SCHEMA:
+        rule = f"is not a form that this version of moeopt reads, which is {SCHEMA}"
+        check.add("schema", said, rule=rule, fix="Write the map again, or install the newest moeopt")
+        check.raise_if_any()
     try:
         found = MapDocument.model_validate(document)
     except ValidationError as error:
@@ -75,6 +81,8 @@ def read_own(document: Any, source: str = "") -> ExpertMap:
         check.raise_if_any()
         raise  # a validation error has at least one fault
     width = len(found.slot_expert[0])
+    _check_sizes(found, width, check)
+    most = EXPERTS_MAX if found.num_experts is None else found.num_experts
     if len(found.layers) != len(found.slot_expert) or len(set(found.layers)) < len(found.layers):
         rule = f"must be different ids, one for each of the {len(found.slot_expert)} rows"
         check.add("layers", found.layers, rule=rule, fix="Repair the file")
@@ -82,8 +90,10 @@ def read_own(document: Any, source: str = "") -> ExpertMap:
         if len(row) != width:
             rule = f"every layer must have as many slots as the first, {width}"
             check.add("slot_expert", f"{len(row)} slots", rule=rule, fix="Repair the file", where=f"layer {layer}")
-        elif any(not -1 <= expert < 2**31 for expert in row):
-            check.add("slot_expert", "...", rule="ids run from -1", fix="Repair the file", where=f"layer {layer}")
+            continue
+        for slot, expert in enumerate(row):
+            where = f"layer {layer}, slot {slot}"
+            within(expert, "slot_expert", most - 1, check, least=-1, where=where)
     if found.slots is not None and (sum(found.slots) != width or min(found.slots, default=-1) < 0):
         check.add("slots", found.slots, rule=f"must sum to the {width} slots of a row", fix="Repair the file")
     check.raise_if_any()
@@ -94,3 +104,16 @@ def read_own(document: Any, source: str = "") -> ExpertMap:
         None if found.slots is None else tuple(found.slots),
         found.num_experts,
     )
+
+
+def _check_sizes(found: MapDocument, width: int, check: Violations) -> None:
+    """Names and sizes, before anything is made of them."""
+    if found.engine not in ENGINES:
+        check.add("engine", ascii(found.engine), rule=f"known are {', '.join(ENGINES)}", fix="Repair the file")
+    check_layers(found.layers, check)
+    within(len(found.slot_expert), "layers", LAYERS_MAX, check, least=1)
+    within(width, "slots", SLOTS_MAX, check, least=1)
+    if found.num_experts is not None:
+        within(found.num_experts, "num_experts", EXPERTS_MAX, check, least=1)
+    if found.slots is not None:
+        within(len(found.slots), "gpus", RANKS_MAX, check, least=1)

@@ -14,7 +14,7 @@ from moeopt.engines.base import Dump
 from moeopt.engines.parquet_long import FORM_COUNTS, read_counts
 from moeopt.engines.parquet_trace import FORM_TRACE, IDS, TOKEN, read_trace
 from moeopt.engines.parquet_wide import read_wide
-from moeopt.errors import BackendUnavailable, Violations
+from moeopt.errors import BackendUnavailable, InstanceError, Violations
 from moeopt.workload.csv_long import COUNT, EXPERT, LAYER, RESERVED
 
 __all__ = ["ENGINE", "FORM_COUNTS", "FORM_TRACE", "MAGIC", "read_parquet"]
@@ -54,11 +54,13 @@ def read_parquet(path: str, experts: int | None = None) -> Dump:
             f"{path}: .parquet is read by pyarrow, which is not installed. pip install 'moeopt[parquet]' installs it"
         ) from error
     check = Violations(path)
-    _refuse_joined(path, check)
     try:
+        _refuse_joined(path, check)
         with parquet.ParquetFile(path) as table:
             return _read(table, experts, check)
-    except (arrow.ArrowException, OSError) as error:
+    except InstanceError:
+        raise
+    except (arrow.ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError) as error:
         check.add("input", Path(path).name, rule=f"is not a whole .parquet ({error})", fix="Copy or write it again")
         check.raise_if_any()
         raise

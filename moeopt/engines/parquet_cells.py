@@ -42,6 +42,9 @@ def as_columns(check: Violations) -> Iterator[Violations]:
 
 def width_of(largest: int, experts: int | None, check: Violations, notes: list[str]) -> int:
     """E: as it is known, and no id beyond; else one more than the largest id, which is noted."""
+    if experts is not None and not 1 <= experts <= IDS_MAX:
+        check.add("experts", experts, rule=f"must be from 1 to {IDS_MAX}", fix="Leave it out where it is not known")
+        check.raise_if_any()
     if experts is None:
         notes.append(f"experts are taken to be {largest + 1}, one more than the largest id")
         return largest + 1

@@ -33,9 +33,9 @@ def read_counts(table: Any, names: Sequence[str], experts: int | None, notes: li
     )
     if not len(layer):
         check.add("input", "0 rows", rule="the table has no rows", fix="Record again")
-    bad = np.flatnonzero((expert < 0) | (expert >= IDS_MAX) | (layer < 0))
+    bad = np.flatnonzero((expert < 0) | (expert >= IDS_MAX) | (layer < 0) | (layer >= IDS_MAX))
     if len(bad):
-        rule = f"layers are >= 0, and ids of experts run from 0 to {IDS_MAX - 1}"
+        rule = f"layers are from 0 to {IDS_MAX - 1}, and ids of experts run from 0 to {IDS_MAX - 1}"
         shown = f"{expert[bad[0]]} of layer {layer[bad[0]]}"
         check.add("expert", shown, rule=rule, fix="Check the columns", where=f"row {bad[0]}")
     check.raise_if_any()

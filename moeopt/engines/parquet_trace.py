@@ -13,6 +13,7 @@ from moeopt.engines.counting import dump
 from moeopt.engines.parquet_cells import IDS_MAX, numbers, width_of
 from moeopt.errors import Violations
 from moeopt.workload.csv_long import COUNT, EXPERT, LAYER
+from moeopt.workload.sums import add_counts
 
 FORM_TRACE = "parquet trace"
 IDS = ("topk_ids", "expert_ids", "experts")
@@ -43,10 +44,10 @@ def read_trace(
     counts: dict[int, NDArray[np.int64]] = {}
     padding = 0
     for layers, chosen in (_listed if listed else _rows)(table, layer, ids, check):
-        bad = (chosen >= IDS_MAX) | (chosen < -1) | (layers < 0)
+        bad = (chosen >= IDS_MAX) | (chosen < -1) | (layers < 0) | (layers >= IDS_MAX)
         if bad.any():
             place = int(np.flatnonzero(bad)[0])
-            rule = f"layers are >= 0, and ids of experts run from 0 to {IDS_MAX - 1}; -1 is padding"
+            rule = f"layers are from 0 to {IDS_MAX - 1}, and ids of experts run from 0 to {IDS_MAX - 1}; -1 is padding"
             check.add("expert", f"{chosen[place]} of layer {layers[place]}", rule=rule, fix="Check the columns")
             check.raise_if_any()
         used = chosen >= 0
@@ -56,7 +57,7 @@ def read_trace(
             before = counts.get(one, row[:0])
             wide = np.zeros(max(len(before), len(row)), dtype=np.int64)
             wide[: len(before)] += before
-            wide[: len(row)] += row
+            add_counts(wide[: len(row)], row, check, where=f"layer {one}", axes=("expert",))
             counts[one] = wide
     if not counts:
         check.add("input", "0 selections", rule="the table has no rows", fix="Record again")

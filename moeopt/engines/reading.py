@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from moeopt.documents import read_bytes, read_json
+from moeopt.documents import exists, read_bytes, read_json
 from moeopt.engines import ascend, eplb_tensors, omni, parquet, sglang, sglang_records, trtllm, vllm
 from moeopt.engines.base import Dump, ExpertMap
 from moeopt.engines.counting import expert_map
@@ -43,7 +43,7 @@ def read_dump(paths: str | Path | Sequence[str | Path], *, experts: int | None =
         check.raise_if_any()
     kinds = [what_is(path) for path in files]
     for path, kind in zip(files, kinds, strict=True):
-        if kind is None and not is_text(path) and not Path(path).exists():
+        if kind is None and not is_text(path) and not exists(path):
             check.add("input", path, rule="does not exist", fix="Check the name")
         elif kind is None:
             check.add("input", path, rule="is no recording of an engine that is known", fix="See moeopt inspect --help")
@@ -181,7 +181,7 @@ def _files(paths: Sequence[str]) -> list[str]:
 def _npz_parts(path: str) -> dict[str, Any]:
     from moeopt.workload.numpy_loads import parse_npz
 
-    found: dict[str, Any] = {}
+    found: list[tuple[str, Any]] = []
     check = Violations(path)
     file, key = split_key(path)
     with zipfile.ZipFile(file) as archive:
@@ -191,8 +191,8 @@ def _npz_parts(path: str) -> dict[str, Any]:
             content = parse_npz(read_bytes(file), name, check)
             check.raise_if_any()
             assert content is not None
-            found[eplb_tensors.NAMES[name]] = content.loads
-    return found
+            found.append((name, content.loads))
+    return eplb_tensors.agreed(found)
 
 
 def refuse_map(path: str, kind: tuple[str, str]) -> InstanceError:

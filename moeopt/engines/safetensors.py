@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.documents import read_json
+from moeopt.engines.bounds import plain_shape
 from moeopt.errors import Violations
 
 HEADER_BYTES_MAX = 100_000_000
@@ -99,6 +100,11 @@ def open_safetensors(path: str) -> SafeTensors:
     for (_, end, first), (begin, _, second) in zip(sorted(spans), sorted(spans)[1:], strict=False):
         if begin < end:
             check.add(second, begin, rule=f"lies over {first} in the file", fix="Write the file again")
+        elif begin > end:
+            check.add(second, begin, rule=f"{begin - end} bytes before it are no tensor's", fix="Write the file again")
+    if spans and min(spans)[0]:
+        rule = f"{min(spans)[0]} bytes before it are no tensor's"
+        check.add(min(spans)[2], min(spans)[0], rule=rule, fix="Write the file again")
     end = max((end for _, end, _ in spans), default=0)
     if not check.found and end < total - 8 - length:
         rule = "follow the last tensor: are these several files one behind the other?"
@@ -112,10 +118,10 @@ def _span(name: str, facts: Any, room: int, check: Violations) -> tuple[int, int
         check.add(name, facts, rule="needs dtype, shape and data_offsets", fix="Write the file again")
         return None
     kind, shape, span = facts["dtype"], facts["shape"], facts["data_offsets"]
-    if kind not in DTYPES:
+    if not isinstance(kind, str) or kind not in DTYPES:
         check.add(name, kind, rule="is not a type of plain numbers", fix="Record counts as integers")
         return None
-    if not (_whole(shape) and _whole(span) and len(span) == 2):
+    if not (_whole(shape) and _whole(span) and len(span) == 2 and plain_shape(shape)):
         check.add(name, shape, rule="has no plain shape and data_offsets", fix="Write the file again")
         return None
     size = math.prod(shape) * DTYPES[kind].itemsize

@@ -77,9 +77,12 @@ def read_counts(path: str, counts: Any, form: str) -> Dump:
 def _lists(counts: Any, check: Violations) -> Any:
     """Nested lists as an array where they are even; a table of two axes is left to the check of loads."""
     flat = isinstance(counts, list) and counts and not isinstance(counts[0], list)
+    if _has_truth(counts):
+        check.add(COUNTS, "true or false", rule="must be whole numbers", fix="Record counts as integers")
+        return np.array(None)
     try:
         array = np.array([counts] if flat else counts)
-    except ValueError:
+    except (ValueError, OverflowError, RecursionError):
         array = np.array(None)
     if array.dtype.kind in "iuf" and array.ndim in (2, 3):
         return array
@@ -91,6 +94,13 @@ def _lists(counts: Any, check: Violations) -> Any:
     if not check.found:
         check.add(COUNTS, f"shape {array.shape}", rule="must be layers x experts, or steps before", fix="Record again")
     return array
+
+
+def _has_truth(value: Any, depth: int = 0) -> bool:
+    """Whether true or false stands among the numbers, down to three axes."""
+    if isinstance(value, list) and depth < 3:
+        return any(_has_truth(item, depth + 1) for item in value)
+    return isinstance(value, bool)
 
 
 def _steps(counts: Tensor) -> Iterable[NDArray[np.int64]]:
@@ -113,8 +123,9 @@ def _buffered(
         for layer, expert in np.argwhere(table < 0) if table.min(initial=0) < 0 else ():
             rule, where = "counts must be >= 0", f"step {index}, layer {layer}, expert {expert}"
             check.add(COUNTS, table[layer, expert].item(), rule=rule, fix="Did a counter wrap?", where=where)
-        if table.any():
-            steps.add(table)
+        if not check.found and table.any():  # to the end in any case: the storage is open
+            with check.within():
+                steps.add(table, Violations())
     check.raise_if_any()
     if steps.count < shape[0]:
         notes.append(f"{steps.count} of {shape[0]} buffered steps have counts; the others are left aside")

@@ -12,15 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.engines.base import Dump, ExpertMap
+from moeopt.engines.bounds import NUMBERS_MAX, RANKS_MAX, STEPS_MAX, gaps, within
 from moeopt.engines.counting import Folding, Steps, be, dump, expert_map, uneven
 from moeopt.engines.sglang import ENGINE, LAST_MAP, PASS_COUNTS, PASS_IDS, PER_PASS, PER_TOKEN, RECORDS, form_of
 from moeopt.engines.torch_files import TorchFile
 from moeopt.engines.torch_tensors import PIECE_BYTES, Tensor
 from moeopt.errors import Violations
+from moeopt.workload.sums import add_counts
 
 LOOKED_AT = 8
 """Passes of a recording in which the ids of tokens are looked at one by one."""
 TOKENS_LOOKED_AT = 64
+SLOTS = ("layer", "slot")
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,9 @@ def _records(file: TorchFile) -> list[Mapping[str, Any]]:
             if not whole or not isinstance(record.get(PASS_COUNTS), Tensor):
                 rule = f"needs rank, forward_pass_id and {PASS_COUNTS}"
                 check.add(RECORDS, "...", rule=rule, fix="Record again", where=f"index {index}")
+                continue
+            within(record["rank"], "rank", RANKS_MAX - 1, check, where=f"index {index}")
+            within(record["forward_pass_id"], "forward_pass_id", NUMBERS_MAX - 1, check, where=f"index {index}")
     check.raise_if_any()
     return list(records)
 
@@ -102,6 +108,8 @@ def read_records(paths: Sequence[str]) -> Dump:
         if not whole:
             check.add("input", ", ".join(paths), rule="have no pass in common", fix="Give the ranks of one recording")
             check.raise_if_any()
+        within(len(whole), "passes", STEPS_MAX, check)
+        check.raise_if_any()
         steps = Steps((len(slot_expert), loaded.known_experts), len(whole))
         looked = sorted(whole)[:: max(len(whole) // LOOKED_AT, 1)]
         fold = Folding(slot_expert, loaded.known_experts)
@@ -120,10 +128,12 @@ def read_records(paths: Sequence[str]) -> Dump:
                         told, most = _count_ids(ids, slot_expert, one in looked, where, check)
                         top_k = max(top_k, most)
                         unlike += told is not None and not np.array_equal(told, mine)
-                    counts += mine
+                    add_counts(counts, mine, check, where=where, axes=SLOTS)
             check.raise_if_any()
-            seen += counts
-            steps.add(fold(counts))
+            add_counts(seen, counts, check, where=f"pass {one}", axes=SLOTS)
+            with check.within():
+                steps.add(fold(counts), check)
+            check.raise_if_any()
     _name_one_part(seen, ranks, check)
     check.raise_if_any()
     if unlike:
@@ -182,10 +192,11 @@ def _passes(files: Sequence[TorchFile], check: Violations) -> dict[int, dict[int
 
 
 def _name_missing(ranks: Sequence[int], files: int, check: Violations, notes: list[str]) -> None:
-    missing = sorted(set(range(max(ranks, default=0) + 1)) - set(ranks))
+    missing = gaps(ranks)
     if missing:
-        rule = f"{be(missing)} missing: the recording has files of {uneven(ranks, 'ranks')}, one a rank"
-        check.add("input", uneven(missing, "ranks"), rule=rule, fix="Give the files of all ranks")
+        one = missing.isdigit()
+        rule = f"{'is' if one else 'are'} missing: the recording has files of {uneven(ranks, 'ranks')}, one a rank"
+        check.add("input", f"{'rank' if one else 'ranks'} {missing}", rule=rule, fix="Give the files of all ranks")
     elif files > 1:
         notes.append(f"{uneven(ranks, 'ranks')} of one recording in {files} files {be(ranks)} summed")
     else:
@@ -250,7 +261,7 @@ def _count_ids(
         if look and part.size:
             most = max(most, int(valid.sum(axis=-1).max()))
             few, known = part[:, :TOKENS_LOOKED_AT], valid[:, :TOKENS_LOOKED_AT]
-            experts = np.where(known, slot_expert[rows, few], -1 - np.arange(part.shape[-1]))
+            experts = np.where(known, slot_expert[rows, np.where(known, few, 0)], -1 - np.arange(part.shape[-1]))
             experts.sort(axis=-1)
             twice = (experts[..., 1:] == experts[..., :-1]).any(axis=(1, 2))
             if twice.any():

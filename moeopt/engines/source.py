@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moeopt.documents import read_bytes, read_json
+from moeopt.documents import exists, read_bytes, read_json
 from moeopt.engines.base import ExpertMap
 from moeopt.workload.readers import split_key
 
@@ -72,7 +72,7 @@ def _is_json_object(path: str) -> bool:
     if split_key(path)[1] is not None:
         return False
     place = Path(path)
-    if not place.exists():
+    if not exists(place):
         return path.lstrip()[:1] != "{"  # a JSON text where an engine takes one; else reading says what is wrong
     if not place.is_file():
         return False

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from moeopt.archives import SEVERAL, joined
+from moeopt.engines.bounds import plain_shape
 from moeopt.engines.pickles import Name, Refused, Settable, unpickle
 from moeopt.engines.torch_tensors import BFLOAT16, DTYPES, Tensor
 from moeopt.errors import InstanceError, Violation
@@ -125,6 +126,9 @@ class TorchFile:
         if several := joined(archive):
             raise self.error(several, SEVERAL)
         names = set(archive.namelist())
+        if len(names) < len(archive.namelist()):
+            twice = sorted(name for name in names if archive.namelist().count(name) > 1)
+            raise self.error(f"has {twice[0]} twice: readers take one or the other", "Copy or record it again")
         roots = [name.removesuffix("data.pkl") for name in names if name.endswith("/data.pkl") or name == "data.pkl"]
         if len(roots) != 1:
             kind = "an array file of numpy (.npz)" if any(name.endswith(".npy") for name in names) else "some other zip"
@@ -190,7 +194,8 @@ class TorchFile:
         if (
             not plain
             or len(size) != len(stride)
-            or not all(type(n) is int and n >= 0 for n in (offset, *size, *stride))
+            or not all(type(n) is int and 0 <= n < 2**62 for n in (offset, *size, *stride))
+            or not plain_shape(size)
         ):
             raise Refused("has a tensor whose shape is not plain")
         if math.prod(size) > storage.count:

@@ -125,7 +125,10 @@ class Tensor:
             rule = f"has a tensor that is a view of {self.count * self.itemsize:,} bytes"
             raise self.file.error(rule, "Save tensor.contiguous() instead")
         whole = Tensor(self.file, self.key, self.kind, self.count, 0, (self.count,), (1,)).read()
-        steps = tuple(stride * whole.itemsize for stride in self.strides)
+        steps = tuple(
+            stride * whole.itemsize if length > 1 else 0
+            for length, stride in zip(self.shape, self.strides, strict=True)
+        )
         return np.lib.stride_tricks.as_strided(whole[self.offset :], self.shape, steps).copy()
 
 

@@ -16,16 +16,28 @@ from numpy.typing import NDArray
 
 from moeopt.documents import read_bytes, read_json
 from moeopt.engines.base import Dump, ExpertMap
+from moeopt.engines.bounds import (
+    EXPERTS_MAX,
+    LAYERS_MAX,
+    NUMBERS_MAX,
+    RANKS_MAX,
+    SLOTS_MAX,
+    STEPS_MAX,
+    gaps,
+    numbered,
+    within,
+)
 from moeopt.engines.counting import Steps, be, dump, expert_map, uneven
 from moeopt.engines.safetensors import open_safetensors
 from moeopt.engines.yaml_subset import read_yaml
 from moeopt.errors import Violations
+from moeopt.workload.sums import add_counts
 
 ENGINE, STATISTICS, RAW, CONFIG = "trtllm", "expert statistics", "raw expert ids", "load balancer configuration"
 META = "meta_info.json"
 NUM_SLOTS, ASSIGNMENTS, UPDATES = "num_slots", "initial_global_assignments", "layer_updates_per_iter"
-_RANK = re.compile(r"rank(\d+)(_raw)?\.safetensors")
-_KEY = re.compile(r"(\d+)_(\d+)")
+_RANK = re.compile(r"rank([0-9]+)(_raw)?\.safetensors")
+_KEY = re.compile(r"([0-9]+)_([0-9]+)")
 
 
 def is_statistics(path: str) -> bool:
@@ -48,17 +60,30 @@ def read_statistics(paths: Sequence[str]) -> Dump:
     folder = Path(paths[0]) if Path(paths[0]).is_dir() else Path(paths[0]).parent
     check, notes = Violations(str(folder)), list[str]()
     experts, top_k, said_ranks = _meta(folder, check)
-    files = {match[0]: (int(match[1]), bool(match[2])) for match in map(_match, sorted(folder.iterdir())) if match}
+    files = {match[0]: (numbered(match[1]), bool(match[2])) for match in map(_match, sorted(folder.iterdir())) if match}
     raw = bool(files) and all(is_raw for _, is_raw in files.values())
-    ranks = {rank: name for name, (rank, is_raw) in files.items() if is_raw == raw}
+    ranks: dict[int, str] = {}
+    for name, (rank, is_raw) in files.items():
+        if is_raw != raw or not within(rank, "rank", RANKS_MAX - 1, check, where=name):
+            continue
+        if rank in ranks:
+            check.add("rank", rank, rule=f"has two files, also {ranks[rank]}", fix="Keep one of them", where=name)
+        ranks[rank] = name
+    check.raise_if_any()
     if not ranks:
         check.add(
             "input", str(folder), rule="has no rank<r>.safetensors", fix="Give the folder of EXPERT_STATISTIC_PATH"
         )
-    missing = sorted(set(range(max(max(ranks, default=0) + 1, said_ranks or 0))) - set(ranks))
+    missing = gaps(ranks, said_ranks or 0)
     if missing and ranks:
-        rule = f"{be(missing)} missing: the folder has {uneven(list(ranks), 'ranks')}"
-        check.add("input", uneven(missing, "ranks"), rule=rule, fix="Copy the files of all ranks into the folder")
+        one = missing.isdigit()
+        rule = f"{'is' if one else 'are'} missing: the folder has {uneven(list(ranks), 'ranks')}"
+        check.add(
+            "input",
+            f"{'rank' if one else 'ranks'} {missing}",
+            rule=rule,
+            fix="Copy the files of all ranks into the folder",
+        )
     check.raise_if_any()
     found: dict[tuple[int, int], NDArray[np.int64]] = {}
     seen: dict[int, set[tuple[int, int]]] = {}
@@ -71,10 +96,21 @@ def read_statistics(paths: Sequence[str]) -> Dump:
                 rule = "tensors are named <iteration>_<layer>"
                 check.add(name, key, rule=rule, fix="Is it a file of weights?")
                 continue
-            place = int(match[1]), int(match[2])
+            place = numbered(match[1]), numbered(match[2])
+            if not within(place[0], "iteration", NUMBERS_MAX - 1, check, where=f"{name}, {key[:40]}") or not within(
+                place[1], "layer", LAYERS_MAX - 1, check, where=f"{name}, {key[:40]}"
+            ):
+                continue
+            if place in seen[rank]:
+                check.add(name, key, rule="the iteration and layer stand twice", fix="Keep one of them")
+                continue
             counts = _counts(tensor, raw, experts, f"{name}, {key}", check)
             if counts is not None:
-                found[place] = found[place] + counts if place in found else counts
+                if place in found:
+                    with check.within():
+                        add_counts(found[place], counts, Violations(), where=f"{name}, {key}", axes=("expert",))
+                else:
+                    found[place] = counts
                 seen[rank].add(place)
     check.raise_if_any()
     steps, layers = sorted({step for step, _ in found}), sorted({layer for _, layer in found})
@@ -88,10 +124,11 @@ def read_statistics(paths: Sequence[str]) -> Dump:
         check.add(
             "input", str(folder), rule="has no tensors", fix="Set EXPERT_STATISTIC_ITER_RANGE to iterations that ran"
         )
+    within(len(steps), "iterations", STEPS_MAX, check)
     check.raise_if_any()
     kept = Steps((len(layers), experts), len(steps))
     for step in steps:
-        kept.add(np.stack([found[step, layer] for layer in layers]))
+        kept.add(np.stack([found[step, layer] for layer in layers]), check)
     notes.append(f"{uneven(list(ranks), 'ranks')} {be(list(ranks))} summed over iterations {steps[0]} to {steps[-1]}")
     form = RAW if raw else STATISTICS
     return dump(
@@ -123,8 +160,8 @@ def _meta(folder: Path, check: Violations) -> tuple[int, int | None, int | None]
             continue
         if type(value) is not int or value < 1:
             check.add(f"{META}: {key}", value, rule="must be a whole number >= 1", fix="Record again")
-            continue
-        numbers[key] = value
+        elif within(value, f"{META}: {key}", RANKS_MAX if key == "ep_size" else EXPERTS_MAX, check, least=1):
+            numbers[key] = value
     check.raise_if_any()
     return numbers["num_experts"], numbers.get("num_experts_per_token"), numbers.get("ep_size")
 
@@ -133,6 +170,11 @@ def _counts(tensor: NDArray[Any], raw: bool, experts: int, where: str, check: Vi
     if tensor.dtype.kind not in "iu":
         check.add("tensor", str(tensor.dtype), rule="must be whole numbers", fix="Record again", where=where)
         return None
+    if tensor.dtype.kind == "u" and int(tensor.max(initial=0)) >= 2**63:
+        rule = "must be below 2**63"
+        check.add("tensor", int(tensor.max()), rule=rule, fix="Did a counter wrap?", where=where)
+        return None
+    tensor = tensor.astype(np.int64)
     if not raw:
         if tensor.shape != (experts,):
             rule = f"must be one count for each of {experts} experts"
@@ -141,7 +183,7 @@ def _counts(tensor: NDArray[Any], raw: bool, experts: int, where: str, check: Vi
         if tensor.min(initial=0) < 0:
             check.add("tensor", int(tensor.min()), rule="counts must be >= 0", fix="Did a counter wrap?", where=where)
             return None
-        return tensor.astype(np.int64)
+        return tensor
     ids = tensor[tensor >= 0]
     if ids.size and int(ids.max()) >= experts:
         rule = f"ids of experts run from 0 to {experts - 1}"
@@ -166,20 +208,24 @@ def read_config(path: str) -> ExpertMap:
     """
     check, notes = Violations(path), list[str]()
     document = read_yaml(read_bytes(path), path)
+    known = (NUM_SLOTS, ASSIGNMENTS, UPDATES)
     for key in ("moe_config", "load_balancer"):
         inner = document.get(key) if isinstance(document, dict) else None
         if isinstance(inner, dict):
+            for twice in set(known) & set(document):
+                rule = f"stands beside {key}, where the engine does not look"
+                check.add(twice, "present", rule=rule, fix="Put it under load_balancer")
             document = inner
             notes.append(f"read under {key}")
-    known = (NUM_SLOTS, ASSIGNMENTS, UPDATES)
     for key in document:
-        if key not in known and not notes:
+        if key not in known:
             check.add(
                 str(key), document[key], rule="is a key that TensorRT-LLM refuses", fix=f"It has {', '.join(known)}"
             )
     slots, rows = document.get(NUM_SLOTS), document.get(ASSIGNMENTS)
-    if type(slots) is not int or slots < 1:
-        check.add(NUM_SLOTS, slots, rule="must be a whole number >= 1", fix="Give the slots of all GPUs")
+    within(slots, NUM_SLOTS, SLOTS_MAX, check, least=1, fix="Give the slots of all GPUs")
+    if document.get(UPDATES) is not None:
+        within(document[UPDATES], UPDATES, RANKS_MAX, check, fix="0 keeps the map")
     if not isinstance(rows, dict) or not rows:
         rule = "must give the experts of each layer" + (
             "; without them the engine deals them itself" if not rows else ""
@@ -189,7 +235,7 @@ def read_config(path: str) -> ExpertMap:
     assert isinstance(rows, dict)
     layers: dict[int, Any] = {}
     for key, row in rows.items():
-        layer = int(key) if isinstance(key, str) and key.isascii() and key.isdigit() else key
+        layer = numbered(key) if isinstance(key, str) and key.isascii() and key.isdigit() else key
         if type(layer) is not int or layer < 0 or layer in layers:
             check.add(ASSIGNMENTS, repr(key), rule="layers are different whole numbers", fix="Use the LLM's own ids")
             continue

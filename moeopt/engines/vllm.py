@@ -29,7 +29,7 @@ def layers_logged(path: str) -> tuple[Any, tuple[int, ...] | None]:
     try:
         with Path(path).open("rb") as file:
             meta = json.loads(file.readline(2**20).removeprefix(b"\xef\xbb\xbf"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None, None
     if not isinstance(meta, dict) or meta.get("type") != "meta":
         return None, None

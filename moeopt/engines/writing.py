@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moeopt.documents import write_file
+from moeopt.documents import write_files
 from moeopt.engines.base import ExpertMap
 from moeopt.engines.job import Job, Piece
 from moeopt.engines.layers import LayerFacts
@@ -122,13 +122,10 @@ def write_map(
     beside = target + OPTIONS_ENDING
     said = tuple(dict.fromkeys([*warnings, *piece.warnings]))
     files = (target,) if to == "moeopt" else (target, beside)
-    for name in files:
-        if Path(name).exists() and not force:
-            rule = "exists and is never overwritten unasked"
-            raise InstanceError([Violation("output", "", name, rule, "Choose another name or give --force")])
-    write_file(target, piece.content, force=force)
+    contents: dict[str, str | bytes] = {target: piece.content}
     if to != "moeopt":
-        write_file(beside, options_text(target, to, piece.options, said), force=force)
+        contents[beside] = options_text(target, to, piece.options, said)
+    write_files(contents, force=force)
     return Written(files, piece.options, said)
 
 

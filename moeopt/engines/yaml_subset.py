@@ -14,6 +14,8 @@ from moeopt.errors import Violations
 _KEY = re.compile(r"""(?P<key>[A-Za-z0-9_.\-]+|"[^"\\]*"|'[^']*')[ \t]*:(?:[ \t]+(?P<rest>.*))?""")
 _WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
 _FRACTION = re.compile(r"[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+\.(?:[eE][-+]?[0-9]+)?")
+DEPTH_MAX, DIGITS_MAX = 32, 40
+"""Mappings inside of each other, and digits of a number, at most."""
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
@@ -83,7 +85,10 @@ class _Reader:
             raise _Bad(number, text[:40], "is indented unlike the lines above", "Line it up")
         return found
 
-    def mapping(self, indent: int) -> dict[Any, Any]:
+    def mapping(self, indent: int, depth: int = 0) -> dict[Any, Any]:
+        if depth > DEPTH_MAX:
+            number, _, text = self.lines[self.at]
+            raise _Bad(number, text[:40], f"lies in more than {DEPTH_MAX} mappings", "Is it a balancer's file?")
         found: dict[Any, Any] = {}
         while self.at < len(self.lines):
             number, here, text = self.lines[self.at]
@@ -97,10 +102,10 @@ class _Reader:
             if key in found:
                 raise _Bad(number, str(key), "the key stands twice", "Keep one of them")
             self.at += 1
-            found[key] = self.value((match["rest"] or "").strip(), number, indent)
+            found[key] = self.value((match["rest"] or "").strip(), number, indent, depth)
         return found
 
-    def value(self, text: str, number: int, indent: int) -> Any:
+    def value(self, text: str, number: int, indent: int, depth: int) -> Any:
         if text.startswith("["):
             return self.row(text, number)
         if text:
@@ -110,7 +115,7 @@ class _Reader:
             if following.startswith("- ") and here >= indent:
                 return self.items(here)
             if here > indent:
-                return self.mapping(here)
+                return self.mapping(here, depth + 1)
         return None
 
     def items(self, indent: int) -> list[Any]:
@@ -165,6 +170,8 @@ def _refuse(number: int, text: str) -> None:
 
 def _scalar(text: str, number: int) -> Any:
     if _WHOLE.fullmatch(text):
+        if len(text) > DIGITS_MAX:
+            raise _Bad(number, text[:20] + "...", f"has more than {DIGITS_MAX} digits", "Repair the number")
         return int(text.replace("_", ""))
     if text[:1] in "\"'" and text:
         if len(text) < 2 or text[-1] != text[0] or text[0] in text[1:-1] or "\\" in text:

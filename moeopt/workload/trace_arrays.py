@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from moeopt.archives import SEVERAL, joined
 from moeopt.errors import Violations
-from moeopt.workload.trace_fold import CHUNK_ROWS, Folding
+from moeopt.workload.trace_fold import CHUNK_ROWS, EXPERTS_MAX, Folding
 from moeopt.workload.trace_lines import NAMES_OF_EXPERTS
 
 ARRAY = "topk_ids"
@@ -54,10 +55,19 @@ def read_npz(path: str | Path, check: Violations, folding: Folding, given: Seque
             if folding.experts not in (None, int(said.item())):
                 rule = f"is what the file says, and {folding.experts} what was said before"
                 check.add(name, int(said.item()), rule=rule, fix="Is it a recording of another LLM?")
+            if not 1 <= int(said.item()) <= EXPERTS_MAX:
+                rule = f"must be a whole number from 1 to {EXPERTS_MAX:,}"
+                check.add(name, int(said.item()), rule=rule, fix="Repair the file")
+                continue
             folding.experts = int(said.item())
         ids = given if given is not None else _ids(beside.get("layers"), check)
         with archive.open(f"{ARRAY}.npy") as stream:
             shape, fortran, dtype = _header(stream, check)
+            size = archive.getinfo(f"{ARRAY}.npy").file_size
+            if shape[-1] > EXPERTS_MAX or math.prod(shape) * dtype.itemsize > size:
+                rule = f"is more than the file has, or than {EXPERTS_MAX:,} experts of a token"
+                check.add(ARRAY, f"shape {shape}", rule=rule, fix="Was the file cut short?")
+                check.raise_if_any()
             turned, ids, first = _axes(shape, ids, beside.get("token_idx"), check)
             check.raise_if_any()
             lie = _Array(shape if len(shape) == 3 else (1, *shape), dtype, turned, ids, first)
@@ -95,9 +105,18 @@ def _small(archive: zipfile.ZipFile, name: str, check: Violations) -> NDArray[An
 def _ids(found: NDArray[Any] | None, check: Violations) -> list[int] | None:
     if found is None:
         return None
-    if found.ndim != 1 or found.dtype.kind not in "iu" or len(set(found.tolist())) < len(found) or found.min() < 0:
+    if (
+        found.ndim != 1
+        or found.dtype.kind not in "iu"
+        or len(set(found.tolist())) < len(found)
+        or found.min(initial=0) < 0
+    ):
         rule = "must be different whole numbers >= 0"
         check.add("layers", f"{found.dtype} of shape {found.shape}", rule=rule, fix="Give one id per layer")
+        return None
+    if int(found.max(initial=0)) >= EXPERTS_MAX:
+        rule = f"ids must be below {EXPERTS_MAX:,}"
+        check.add("layers", int(found.max()), rule=rule, fix="Use the LLM's own ids")
         return None
     return [int(layer) for layer in found]
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from moeopt.errors import Violations
 from moeopt.workload.dummies import SHORTEST, Dummies
+from moeopt.workload.sums import add_counts
 from moeopt.workload.table import LoadTable
 from moeopt.workload.trace_layers import LayerSoFar, dummy_runs, grown, note_run
 
@@ -161,7 +162,7 @@ class Folding:
         most = max(int(cells.max(initial=PADDING)) + 1, len(state.counts))
         state.counts = grown(state.counts, most)
         kept = cells >= 0
-        state.counts += np.bincount(cells[kept], minlength=most)
+        add_counts(state.counts, np.bincount(cells[kept], minlength=most), self.check, axes=("expert",))
         if first is None:
             self._forget_steps()
         if not self._steps_known or first is None:

@@ -9,7 +9,7 @@ from typing import IO, Any
 import numpy as np
 
 from moeopt.errors import Violations
-from moeopt.workload.trace_fold import CHUNK_ROWS, NAMED, Folding
+from moeopt.workload.trace_fold import CHUNK_ROWS, EXPERTS_MAX, NAMED, Folding
 
 LINE_BYTES_MAX = 2**20
 NAMES_OF_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
@@ -23,7 +23,7 @@ def is_logged(head: bytes) -> bool:
         return False
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(entry, dict) and entry.get("type") in ("meta", "route")
 
@@ -79,8 +79,9 @@ class _Logged:
             value = entry.get(key)
             if value is None:
                 continue
-            if type(value) is not int or value < 1:
-                rule = "must be a whole number >= 1"
+            if type(value) is not int or not 1 <= value <= EXPERTS_MAX:
+                small = type(value) is not int or value < 1
+                rule = "must be a whole number >= 1" if small else f"must be at most {EXPERTS_MAX:,}"
                 self.check.add(key, value, rule=rule, fix="Repair the line", where=f"line {number}")
             elif key == "top_k":
                 self._agree("top_k", value, number)
@@ -103,8 +104,9 @@ class _Logged:
     def _route(self, entry: dict[str, Any], number: int) -> None:
         layer, ids, token = entry.get("layer"), entry.get("topk_ids"), entry.get("token_idx")
         where = f"line {number}"
-        if type(layer) is not int or layer < 0:
-            rule = "must be a whole number >= 0"
+        if type(layer) is not int or not 0 <= layer < EXPERTS_MAX:
+            small = type(layer) is not int or layer < 0
+            rule = "must be a whole number >= 0" if small else f"must be below {EXPERTS_MAX:,}"
             self.check.add("layer", layer, rule=rule, fix="Log the id of the layer", where=where)
         elif not isinstance(ids, list) or not ids or not all(type(i) is int and abs(i) < 2**31 for i in ids):
             self.check.add("topk_ids", ids, rule="must be whole numbers", fix="Log ids as numbers", where=where)

@@ -7,7 +7,6 @@ holds besides ids, such as weights, is left aside.
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from moeopt.errors import InstanceError, Violations
 from moeopt.workload.table import LoadTable
 from moeopt.workload.trace_arrays import ARRAY, first_of, read_npz
-from moeopt.workload.trace_fold import Folding
+from moeopt.workload.trace_fold import EXPERTS_MAX, Folding
 from moeopt.workload.trace_lines import is_logged, read_lines
 
 
@@ -35,7 +34,7 @@ def is_trace(path: str | Path) -> bool:
             return True
         with Path(path).open("rb") as file:
             return is_logged(file.read(4096))
-    except (OSError, ValueError, zipfile.BadZipFile):
+    except Exception:  # as below
         return False
 
 
@@ -89,7 +88,13 @@ def read_trace(
     ([[0, 1, 0, 0, 1]], (3,), 1)
     """
     paths = [path] if isinstance(path, str | Path) else list(path)
-    folding = Folding(Violations(), experts=experts, top_k=top_k)
+    given = Violations()
+    for name, value in (("experts", experts), ("top_k", top_k)):
+        if value is not None and not 1 <= value <= EXPERTS_MAX:
+            rule = f"must be a whole number from 1 to {EXPERTS_MAX:,}"
+            given.add(name, value, rule=rule, fix="Leave it out where it is not known")
+    given.raise_if_any()
+    folding = Folding(given, experts=experts, top_k=top_k)
     order: list[int] | None = None
     for one in paths:
         check = Violations(str(one))
@@ -113,9 +118,9 @@ def _read_file(path: str | Path, folding: Folding, check: Violations, layers: Se
             return read_npz(path, check, folding, layers)
         with Path(path).open("rb") as file:
             read_lines(file, check, folding)
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError) as error:
-        if isinstance(error, InstanceError):
-            raise
+    except InstanceError:
+        raise
+    except Exception as error:  # bytes from anywhere: zipfile, zlib and numpy fail in more ways than they document
         check.add("input", "...", rule=f"the file is not whole ({error})", fix="Was it cut short?")
         check.raise_if_any()
     return None
