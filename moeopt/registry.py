@@ -22,7 +22,11 @@ from moeopt.result import Result, Status, Stop
 InstanceT = TypeVar("InstanceT")
 PlanT = TypeVar("PlanT")
 
-PROBLEMS = {"placement": "moeopt.placement", "microbatch": "moeopt.microbatch"}
+PROBLEMS = {
+    "placement": "moeopt.placement",
+    "microbatch": "moeopt.microbatch",
+    "collocation": "moeopt.collocation",
+}
 """Name of each problem and the module that has its room; a new problem is one line here."""
 
 

@@ -1,0 +1,186 @@
+"""Lower bounds of a layer, each with a certificate that `recheck` goes through again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.collocation import hull, spectrum
+from moeopt.collocation.instance import CollocationInstance
+from moeopt.collocation.rows import Rows, loads_of, rows_of
+
+Ints = NDArray[np.int64]
+
+MOST_PLACES = 1_200
+"""Beyond so many slots eigenvalues take too long, and the trivial bound stands."""
+
+
+@dataclass(frozen=True)
+class LayerBound:
+    """A floor under the objective of one layer, the floor under its lambda it rests on, and what proves them.
+
+    Parameters
+    ----------
+    value
+        Of the objective.
+    touched
+        Of the units touched, summed over tokens; ``None`` where nothing is merged.
+    """
+
+    value: Fraction
+    touched: Fraction | None
+    certificate: Mapping[str, Any]
+
+
+def trivial(instance: CollocationInstance, rows: Rows) -> Fraction:
+    """Every token touches a unit, and as many as hold its experts."""
+    room = int(instance.unit_slots.max())
+    return Fraction(sum(-(-size // room) * count for size, count in sizes(rows)))
+
+
+def sizes(rows: Rows) -> list[tuple[int, int]]:
+    """(experts, tokens with so many)."""
+    found: Counter[int] = Counter()
+    for size, weight in zip((rows.sets >= 0).sum(axis=1).tolist(), rows.weight.tolist(), strict=True):
+        found[size] += weight
+    return sorted(found.items())
+
+
+def spectral_hull(instance: CollocationInstance, rows: Rows, diagonal: NDArray[np.float64]) -> Fraction:
+    """Units touched by all tokens, from the pairs that can lie together: see `hull` and `spectrum`.
+
+    Experts are brought up to the slots of N units as large as the largest by experts that nobody selects. Holds with
+    replicas too: seen from one source GPU each expert is in one unit, and no unit has more than its slots.
+    """
+    units, room = instance.num_units, int(instance.unit_slots.max())
+    pairs = _padded(instance, rows)
+    together = Fraction(spectrum.most_pairs(pairs, np.asarray(diagonal, dtype=np.float64), units))
+    return hull.fewest_touched(sizes(rows), units, room, together)
+
+
+def _padded(instance: CollocationInstance, rows: Rows) -> NDArray[np.float64]:
+    places = instance.num_units * int(instance.unit_slots.max())
+    pairs = np.zeros((places, places))
+    pairs[: instance.num_experts, : instance.num_experts] = rows.pairs(instance.num_experts)
+    return pairs
+
+
+def bound(instance: CollocationInstance, row: int) -> LayerBound:
+    """The best bound of a layer."""
+    if instance.transport.merge == "none":
+        return _unmerged(instance, row)
+    rows = rows_of(instance, row)
+    kind: dict[str, Any] = {"kind": "trivial"}
+    touched = trivial(instance, rows)
+    places = instance.num_units * int(instance.unit_slots.max())
+    if 1 < instance.num_units and places <= MOST_PLACES and rows.sets.shape[1] > 1:
+        diagonal = np.round(spectrum.best_diagonal(_padded(instance, rows), instance.num_units), 3)
+        found = spectral_hull(instance, rows, diagonal)
+        if found > touched:
+            kind, touched = {"kind": "spectral_hull", "diagonal": diagonal.tolist()}, found
+    copies = copies_floor(instance, rows, touched)
+    value = objective_floor(instance, rows, copies, touched)
+    certificate = {"layer": instance.layers[row], **kind, "touched": str(touched), "copies": str(copies)}
+    return LayerBound(value, touched, certificate | {"value": str(value)} | cut_of(instance))
+
+
+def copies_floor(instance: CollocationInstance, rows: Rows, touched: Fraction) -> Fraction:
+    """Copies that travel, if tokens touch so many units: less the touches that can be of the token's own unit."""
+    tokens = rows.tokens
+    if instance.pairs is not None:
+        return touched - tokens
+    if instance.source is None and instance.num_slots_filled <= instance.num_experts:
+        share = Fraction(int(instance.unit_gpus.max()), instance.num_gpus)
+        return touched * (1 - share)  # without replicas a unit is touched or not, whatever the source
+    return max(touched - _at_home(instance, rows), Fraction(0))
+
+
+def _at_home(instance: CollocationInstance, rows: Rows) -> Fraction:
+    """Tokens, at most, that touch their own unit: some expert of theirs among as many as the unit has slots."""
+    if instance.source is None:
+        loads = np.sort(rows.loads(instance.num_experts))[::-1]
+        best = [min(rows.tokens, int(loads[:room].sum())) for room in instance.unit_slots]
+        return sum((Fraction(one * int(gpus), instance.num_gpus) for one, gpus in
+                    zip(best, instance.unit_gpus, strict=True)), Fraction(0))  # fmt: skip
+    total = 0
+    for unit, room in enumerate(instance.unit_slots):
+        mine = instance.unit[rows.source] == unit
+        part = Rows(rows.sets[mine], rows.weight[mine], rows.source[mine])
+        total += min(part.tokens, int(np.sort(part.loads(instance.num_experts))[::-1][:room].sum()))
+    return Fraction(total)
+
+
+def objective_floor(instance: CollocationInstance, rows: Rows, copies: Fraction, touched: Fraction) -> Fraction:
+    """The objective, if so many copies travel: in seconds, over all that units can receive at once."""
+    if instance.objective != "time":
+        return copies
+    into = sum((Fraction(one) for one in cuts(instance)), Fraction(0))
+    each = Fraction(instance.batch_tokens) * instance.num_gpus / rows.tokens
+    size = sum((Fraction(one) for one in instance.transport.copy_bytes(instance.hidden)), Fraction(0))
+    return copies * each * size / into if into else Fraction(0)
+
+
+def cuts(instance: CollocationInstance) -> list[float]:
+    """(U,) bytes/s that a unit can receive from outside, or send, the larger: minimum cuts of the link graph."""
+    if "_cuts" not in instance.__dict__:
+        from moeopt.collocation.cuts import unit_cuts
+
+        instance.__dict__["_cuts"] = unit_cuts(instance)
+    found: list[float] = instance.__dict__["_cuts"]
+    return found
+
+
+def cut_of(instance: CollocationInstance) -> dict[str, Any]:
+    """What the certificate says of cuts."""
+    return {"cuts_bytes_per_s": cuts(instance)} if instance.objective == "time" else {}
+
+
+def _unmerged(instance: CollocationInstance, row: int) -> LayerBound:
+    """Tokens of the busiest GPU: the mean, and one expert over all GPUs that can have it. Copies: all but the nearest."""
+    loads = loads_of(instance, row)
+    name = {"layer": instance.layers[row]}
+    if instance.objective == "tokens":
+        mean = Fraction(int(loads.sum()), instance.num_gpus)
+        most = min(instance.num_slots_filled - instance.num_experts + 1, instance.num_gpus)
+        alone = Fraction(int(loads.max()), most)
+        kind = "mean" if mean >= alone else "expert"
+        value = max(mean, alone)
+        return LayerBound(value, None, {**name, "kind": kind, "value": str(value)})
+    rows = rows_of(instance, row)
+    groups = instance.node
+    value = Fraction(0)
+    if instance.num_slots_filled <= instance.num_experts:
+        single = rows.singles()
+        near = np.zeros((instance.num_experts, int(groups.max()) + 1), dtype=np.int64)
+        np.add.at(near, (single.sets[:, -1], groups[single.source]), single.weight)
+        value = Fraction(int(loads.sum() - near.max(axis=1).sum()))
+    if instance.objective == "time":
+        value = objective_floor(instance, rows, value, value)
+    return LayerBound(value, None, {**name, "kind": "nearest", "value": str(value)} | cut_of(instance))
+
+
+def recheck(instance: CollocationInstance, row: int, certificate: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the certificate of a layer; nothing where its value follows from it.
+
+    A diagonal is checked with eigenvalues computed again, everything else in whole numbers.
+    """
+    layer, rows = instance.layers[row], rows_of(instance, row)
+    said = Fraction(certificate["value"])
+    if certificate["kind"] in ("mean", "expert", "nearest"):
+        true = _unmerged(instance, row).value
+    else:
+        touched = trivial(instance, rows)
+        if certificate["kind"] == "spectral_hull":
+            touched = max(touched, spectral_hull(instance, rows, np.array(certificate["diagonal"])))
+        true = objective_floor(instance, rows, copies_floor(instance, rows, touched), touched)
+    if said > true * (1 + Fraction(1, 10**9)):
+        return [
+            f"layer {layer}: the bound {float(said):g} does not follow from its certificate, which gives {float(true):g}"
+        ]
+    return []

@@ -1,0 +1,1 @@
+"""Methods without a proof, one algorithm a file."""

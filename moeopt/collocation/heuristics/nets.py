@@ -1,0 +1,72 @@
+"""The kernel's view of a layer: experts and empty slots in units, rows with homes, prices and caps."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.collocation.instance import CollocationInstance
+from moeopt.collocation.rows import Rows, loads_of, rows_of
+from moeopt.kernels.connectivity import Net
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def search_units(instance: CollocationInstance) -> Ints:
+    """(G,) the units that the search moves experts between."""
+    return (
+        np.arange(instance.num_gpus)
+        if instance.objective == "tokens"
+        else (instance.node if instance.transport.merge == "none" else instance.unit)
+    )
+
+
+def search_rows(instance: CollocationInstance, row: int) -> Rows:
+    """The rows of a layer, one a (token, expert) pair where nothing is merged."""
+    found = rows_of(instance, row)
+    return found.singles() if instance.transport.merge == "none" else found
+
+
+def net(rows: Rows, loads: Ints, unit_of_gpu: Ints, num_slots: int, price: Floats, rate: Floats, cap: Floats) -> Net:
+    """`Net` of E experts and ``S - E`` empty slots."""
+    num_experts = len(loads)
+    line, place = np.nonzero(rows.sets >= 0)
+    member = rows.sets[line, place]
+    start = np.concatenate([[0], np.cumsum(np.bincount(line, minlength=len(rows.sets)))])
+    order = np.argsort(member, kind="stable")
+    first = np.searchsorted(member[order], np.arange(num_slots + 1))
+    home = np.where(rows.source >= 0, unit_of_gpu[rows.source], -1)
+    every = np.zeros(num_slots, dtype=np.float64)
+    every[:num_experts] = loads
+    whole = np.int64
+    return Net(
+        start.astype(whole), member.astype(whole), rows.weight.astype(whole), home.astype(whole), first.astype(whole),
+        line[order].astype(whole), every, price, rate, cap,
+    )  # fmt: skip
+
+
+def prices(instance: CollocationInstance, units: Ints) -> Floats:
+    """(U,) copies to a unit for each token that touches it: sources outside of it."""
+    inside = np.bincount(units).astype(np.float64)
+    if instance.pairs is not None or instance.source is not None:
+        return np.ones(len(inside))
+    return (instance.num_gpus - inside) / instance.num_gpus
+
+
+def caps(instance: CollocationInstance, units: Ints, loads: Ints) -> Floats:
+    """(U,) most load of a unit."""
+    inside = np.bincount(units).astype(np.float64)
+    if instance.max_imbalance is None:
+        return np.full(len(inside), np.inf)
+    return instance.max_imbalance * float(loads.sum()) * inside / instance.num_gpus
+
+
+def layer_net(instance: CollocationInstance, row: int, rate: Floats | None = None) -> Net:
+    """The net of one layer."""
+    units, loads = search_units(instance), loads_of(instance, row)
+    price = prices(instance, units)
+    return net(
+        search_rows(instance, row), loads, units, instance.num_slots, price,
+        np.zeros(len(price)) if rate is None else rate, caps(instance, units, loads),
+    )  # fmt: skip

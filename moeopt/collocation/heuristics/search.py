@@ -1,0 +1,115 @@
+"""The search: from several starts, swaps on exact copies; then GPUs within units; then replicas in spare slots."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.collocation import bounds
+from moeopt.collocation.heuristics import fill, nets
+from moeopt.collocation.heuristics.starts import starts
+from moeopt.collocation.instance import CollocationInstance
+from moeopt.collocation.plan import Collocation
+from moeopt.collocation.rows import loads_of
+from moeopt.kernels import connectivity
+from moeopt.kernels._jit import interpreter_note
+from moeopt.registry import Context, Outcome
+from moeopt.result import Stop
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+ROUNDS = 3_000
+"""Swaps from each start."""
+SLICE = 500
+"""Swaps between two looks at the clock."""
+
+
+def search(instance: CollocationInstance, context: Context) -> Outcome[Collocation]:
+    """Swaps on exact copies from several starts, layer by layer, ``Limits.iterations`` swaps from each (3,000)."""
+    rounds = ROUNDS if context.limits.iterations is None else context.limits.iterations
+    held, done, notes, stop = [], 0, [], Stop.ITERATIONS
+    note = interpreter_note("the search", connectivity.improve.in_time(context.deadline))
+    if note:
+        notes.append(note)
+    for row in range(instance.num_layers):
+        found, used = _layer(instance, row, rounds, context)
+        held.append(found)
+        done += used
+        context.report(row + 1, instance.num_layers, "searching")
+    if context.deadline.passed():
+        stop = Stop.TIME
+    return Outcome(Collocation.of(np.stack(held)), stop, iterations=done, notes=notes)
+
+
+def _layer(instance: CollocationInstance, row: int, rounds: int, context: Context) -> tuple[Ints, int]:
+    loads, units = loads_of(instance, row), nets.search_units(instance)
+    best: tuple[float, float] | None = None
+    kept, done = None, 0
+    plain = nets.layer_net(instance, row)
+    for number, start in enumerate(starts(instance, row, context.seed)):
+        if best is not None and context.deadline.passed():
+            break
+        unit = start.copy()
+        rng = np.array([1 + (7919 * (number + 1) + 104729 * context.seed + row) % 2147483646], dtype=np.int64)
+        if instance.objective != "tokens":
+            done += _improve(plain, unit, False, rounds, rng, context)
+        if instance.objective in ("time", "tokens"):
+            done += _improve(
+                nets.layer_net(instance, row, _rate(instance, row, plain, unit)), unit, True, rounds, rng, context
+            )
+        value = _value(instance, plain, unit)
+        if best is None or value < best:
+            best, kept = value, unit
+    assert kept is not None
+    held = _slots(instance, kept, loads, units)
+    return fill.fill_spare(instance, held, loads), done
+
+
+def _improve(net: connectivity.Net, unit: Ints, timed: bool, rounds: int, rng: Ints, context: Context) -> int:
+    """Search in slices, so that a deadline is kept."""
+    call = connectivity.improve if connectivity.improve.in_time(context.deadline) else connectivity.improve.plain()
+    size = SLICE if context.deadline.watched else rounds
+    done = 0
+    while done < rounds and not (done and context.deadline.passed()):
+        now = min(size, rounds - done)
+        call(net, unit, timed, now, len(unit), 0.0, rng)
+        done += now
+    return done
+
+
+def _rate(instance: CollocationInstance, row: int, net: connectivity.Net, unit: Ints) -> Floats:
+    """(U,) time a copy adds to a unit, scaled so that the longest time of the start is 1."""
+    raw = np.ones(len(net.price))
+    if instance.objective == "time":
+        raw = net.price / np.array(bounds.cuts(instance) if len(net.price) == instance.num_units else raw)
+    worst = float((raw * inflow(net, unit)).max())
+    return raw / worst if worst else raw
+
+
+def inflow(net: connectivity.Net, unit: Ints) -> Ints:
+    """(U,) tokens that touch a unit that is not theirs."""
+    found = np.zeros(len(net.price), dtype=np.int64)
+    seen = np.zeros((len(net.weight), len(found)), dtype=bool)
+    seen[np.repeat(np.arange(len(net.weight)), np.diff(net.start)), unit[net.member]] = True
+    away = net.home >= 0
+    seen[np.flatnonzero(away), net.home[away]] = False
+    found += net.weight @ seen
+    return found
+
+
+def _value(instance: CollocationInstance, net: connectivity.Net, unit: Ints) -> tuple[float, float]:
+    """What the best start is chosen by: over the cap, the longest time, copies."""
+    copies = inflow(net, unit)
+    total = float(net.price @ copies)
+    if instance.objective == "tokens":
+        return float(copies.max()), total
+    excess = float(np.maximum(np.bincount(unit, weights=net.load, minlength=len(net.cap)) - net.cap, 0).sum())
+    if instance.objective == "time":
+        return excess * 1e6 + float((copies * net.price / np.array(bounds.cuts(instance))).max()), total
+    return excess, total
+
+
+def _slots(instance: CollocationInstance, unit: Ints, loads: Ints, units: Ints) -> Ints:
+    """Experts in slots."""
+    return fill.into_slots(instance, unit[: instance.num_experts], loads, units)

@@ -1,0 +1,46 @@
+"""Plans that look at no token: experts in order, and loads alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from moeopt.collocation.instance import CollocationInstance
+from moeopt.collocation.plan import EMPTY, Collocation
+from moeopt.collocation.rows import loads_of
+from moeopt.kernels.counts import greedy_counts
+from moeopt.kernels.lpt import pack
+from moeopt.registry import Context, Outcome
+
+
+def id_order(instance: CollocationInstance, context: Context) -> Outcome[Collocation]:
+    """Experts in order, slot after slot, spare slots from expert 0 on: what engines load before anything is planned."""
+    order = np.arange(instance.num_slots)
+    row = np.where(
+        order < instance.num_experts, order, order % instance.num_experts if instance.fill == "all" else EMPTY
+    )
+    held = without_doubles(instance, row)
+    return Outcome(Collocation.of(np.tile(held, (instance.num_layers, 1))))
+
+
+def load_only(instance: CollocationInstance, context: Context) -> Outcome[Collocation]:
+    """Replicas by load, heaviest first to the lightest GPU: what balancers do that know no pairs of experts."""
+    loads = np.stack([loads_of(instance, row) for row in range(instance.num_layers)]).astype(np.float64)
+    slots = instance.num_slots if instance.fill == "all" else instance.num_experts
+    counts = greedy_counts(loads, slots, int((instance.slots > 0).sum()))
+    held = pack(loads / counts, counts, [int(one) for one in instance.slots], distinct=True)
+    return Outcome(Collocation.of(np.stack([without_doubles(instance, row.astype(np.int64)) for row in held])))
+
+
+def without_doubles(instance: CollocationInstance, held: np.ndarray) -> np.ndarray:
+    """The same with second copies on a GPU swapped for experts that it lacks."""
+    held, gpu_of = held.copy(), instance.gpu_of_slot
+    for slot in range(len(held)):
+        expert, gpu = held[slot], gpu_of[slot]
+        if expert < 0 or expert not in held[:slot][gpu_of[:slot] == gpu]:
+            continue
+        for other in range(len(held)):
+            there, theirs = held[other], held[gpu_of == gpu_of[other]]
+            if gpu_of[other] != gpu and there not in held[gpu_of == gpu] and expert not in theirs:
+                held[slot], held[other] = there, expert
+                break
+    return held

@@ -1,0 +1,103 @@
+"""The collocation room's frame: its methods, and how an outcome becomes a judged and bounded result."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from moeopt.collocation import bounds, describe, verify
+from moeopt.collocation.bounds import LayerBound
+from moeopt.collocation.instance import CollocationInstance
+from moeopt.collocation.plan import Collocation, as_collocation
+from moeopt.registry import Context, Method, Outcome, Problem
+from moeopt.result import CERTIFIED_TOLERANCE, Result, Status, Stop, relative_gap
+from moeopt.versions import versions
+
+
+class CollocationProblem(Problem[CollocationInstance, Collocation]):
+    """Which experts share a GPU or a node, for the least traffic."""
+
+    name = "collocation"
+
+    def conflicts(self, instance: CollocationInstance) -> list[dict[str, Any]]:
+        """A load cap that no plan keeps: one expert alone is above it."""
+        return describe.cap_conflicts(instance)
+
+    def as_plan(self, instance: CollocationInstance, raw: Any) -> Collocation:
+        """Take a `Collocation`, an array, or nested lists."""
+        return as_collocation(instance, raw)
+
+    def evaluate(self, instance: CollocationInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
+        """Judge a plan exactly; raises `PlanError` with every fault."""
+        return verify.evaluate(instance, plan)
+
+    def impossible(
+        self, instance: CollocationInstance, method: str, conflicts: list[dict[str, Any]], context: Context
+    ) -> Result:
+        """The INFEASIBLE result."""
+        frame = self._frame(instance, method, Outcome(None), context)
+        return Result(status=Status.INFEASIBLE, conflicts=tuple(conflicts), **frame)
+
+    def _frame(
+        self, instance: CollocationInstance, method: str, outcome: Outcome[Collocation], context: Context
+    ) -> dict[str, Any]:
+        """What every result has."""
+        document = instance.to_dict(bulk=False)
+        return {
+            "problem": self.name,
+            "instance": {"name": instance.name, "sha256": instance.sha256, "document": document},
+            "method": method,
+            "stop": outcome.stop,
+            "unit": describe.unit(instance),
+            "runtime_s": context.deadline.elapsed_s(),
+            "seed": context.seed,
+            "iterations": outcome.iterations,
+            "notes": tuple(dict.fromkeys((*instance.notes, *outcome.notes))),
+            "versions": {**versions("numpy", "networkx"), **outcome.versions},
+        }
+
+    def result(
+        self, instance: CollocationInstance, method: str, outcome: Outcome[Collocation], context: Context
+    ) -> Result:
+        """Judge the plan, take a warm start where that is better, and bound every layer."""
+        plan = outcome.plan
+        if plan is None:
+            return Result(status=Status.UNKNOWN, **self._frame(instance, method, outcome, context))
+        judged = verify.evaluate(instance, plan)
+        if context.warm_start is not None:
+            warm = verify.evaluate(instance, context.warm_start)
+            if warm.objective < judged.objective:
+                plan, judged = context.warm_start, warm
+        floors: list[LayerBound] = list(outcome.bounds) if outcome.bounds is not None else []
+        floors = floors or [bounds.bound(instance, row) for row in range(instance.num_layers)]
+        claimed = any(floor.certificate["kind"] == "solver" for floor in floors)
+        lows = [min(floor.value, value) for floor, value in zip(floors, judged.values, strict=True)]
+        gaps = [relative_gap(float(value), float(low)) for value, low in zip(judged.values, lows, strict=True)]
+        solution = describe.solution(instance, plan, judged, floors, gaps)
+        outcome.notes.extend(describe.notes(instance, solution))
+        worst = max(gaps)
+        frame = self._frame(instance, method, outcome, context)
+        optimal = worst <= CERTIFIED_TOLERANCE
+        if optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
+            frame["stop"] = Stop.GAP
+        objective, below = float(judged.objective), float(sum(lows, Fraction(0)))
+        return Result(
+            status=Status.OPTIMAL if optimal else Status.FEASIBLE,
+            objective=objective,
+            lower_bound=min(below, objective),
+            bound_kind="solver" if claimed else "certified",
+            certificate={"layers": [dict(floor.certificate) for floor in floors]},
+            gap_worst_layer=max(worst, relative_gap(objective, min(below, objective))),
+            solution=solution | outcome.details,
+            incumbents=tuple(outcome.incumbents) or ((context.deadline.elapsed_s(), objective),),
+            plan=plan,
+            **frame,
+        )
+
+
+PROBLEM = CollocationProblem()
+
+
+def house(method: Method[CollocationInstance, Collocation]) -> None:
+    """Add a method of the house."""
+    PROBLEM.methods[method.name] = method

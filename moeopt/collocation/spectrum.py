@@ -1,0 +1,80 @@
+"""How many pairs of selected experts can lie together at most: a bound by eigenvalues.
+
+Let ``W`` count tokens by pairs of experts, ``d`` be numbers that sum to 0, ``S = W + diag(d)`` over M places of which N
+equal parts of m are formed, and ``x_n`` the 0/1 vectors of the parts. As ``sum_n x_n' diag(d) x_n = sum d = 0`` and the
+projections of the x_n off the vector of ones sum to 0 and span at most N - 1 dimensions with eigenvalue m,
+
+    2 pairs = sum_n x_n' S x_n <= (m / M) 1'S1 + m (sum of the N - 1 largest eigenvalues of S off the vector of ones).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+STEPS = 60
+ROUNDING = 64.0
+"""Eigenvalues of a symmetric matrix are computed to within a few (dimension) x (machine epsilon) x (norm)."""
+
+
+def most_pairs(pairs: Floats, diagonal: Floats, units: int) -> float:
+    """The bound for a diagonal, which is shifted to sum to 0, with a margin above rounding.
+
+    Parameters
+    ----------
+    pairs, diagonal
+        (M, M) with a diagonal of 0, and (M,); `units` parts of ``M / units`` places.
+
+    >>> two = np.zeros((4, 4))
+    >>> two[0, 1] = two[1, 0] = two[2, 3] = two[3, 2] = 5
+    >>> round(most_pairs(two, np.zeros(4), 2), 6)
+    10.0
+    """
+    size = len(pairs)
+    values, _ = _spectrum(pairs, diagonal - diagonal.mean(), units)
+    room = size // units
+    total = pairs.sum() / size + values.sum()
+    norm = float(np.abs(pairs).sum(axis=1).max(initial=0.0) + 2 * np.abs(diagonal).max(initial=0.0))
+    return float(room / 2 * (total + ROUNDING * units * size * np.finfo(float).eps * norm))
+
+
+def best_diagonal(pairs: Floats, units: int, steps: int = STEPS) -> Floats:
+    """A diagonal under which the bound is small, by subgradient steps; any diagonal is valid."""
+    size = len(pairs)
+    diagonal = pairs.sum(axis=1).mean() - pairs.sum(axis=1)  # rows of equal sums: ones become an eigenvector
+    diagonal = 0.5 * diagonal
+    best, least = diagonal.copy(), np.inf
+    span = float(np.abs(pairs).sum(axis=1).mean()) or 1.0
+    center, step = diagonal.copy(), 0.5 * span
+    vain = 0
+    for _ in range(steps):
+        values, vectors = _spectrum(pairs, center, units)
+        value = float(values.sum())
+        if value < least * (1 - 1e-6) if least > 0 else value < least:
+            best, least, vain = center.copy(), value, 0
+        else:
+            vain += 1
+            if vain >= 3:
+                step, vain, center = step * 0.6, 0, best.copy()
+                continue
+        slope = (vectors**2).sum(axis=1)
+        slope -= slope.mean()
+        norm = float(np.linalg.norm(slope))
+        if norm < 1e-12:
+            break
+        center = center - step * slope / norm
+    return best
+
+
+def _spectrum(pairs: Floats, diagonal: Floats, units: int) -> tuple[Floats, Floats]:
+    """The largest ``units - 1`` eigenvalues off the vector of ones, and their vectors."""
+    size = len(pairs)
+    matrix = pairs + np.diag(diagonal)
+    mean = matrix.mean(axis=0)
+    projected = matrix - mean[None, :] - mean[:, None] + matrix.mean()
+    # ones are an eigenvector with 0, which may stand among the largest: move it below all others
+    norm = float(np.abs(projected).sum(axis=1).max(initial=0.0)) + 1.0
+    values, vectors = np.linalg.eigh(projected - (2 * norm / size) * np.ones((size, size)))
+    return values[size - units + 1 :], vectors[:, size - units + 1 :]

@@ -1,0 +1,220 @@
+"""The referee: counts what a plan sends, in whole numbers, from the instance alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.collocation.instance import CollocationInstance
+from moeopt.collocation.plan import Collocation, as_collocation
+from moeopt.collocation.rows import Rows, loads_of, rows_of
+from moeopt.collocation.rules import dispatch_table
+from moeopt.errors import PlanError
+
+Ints = NDArray[np.int64]
+BLOCK = 1 << 22
+"""Cells (row, GPU) that are looked at at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """What one layer sends, from each source GPU (rows) to each GPU or node (columns).
+
+    Parameters
+    ----------
+    touched_gpu, touched_node, pairs
+        (G, G), (G, N) and (G, G): tokens with an expert on the GPU, in the node, and (token, expert) pairs on the GPU.
+    sources
+        What the counts are to be divided by: G where every source stands for all tokens, else 1.
+    tokens
+        Tokens in all.
+    """
+
+    touched_gpu: Ints
+    touched_node: Ints
+    pairs: Ints
+    sources: int
+    tokens: int
+
+
+@dataclass(frozen=True, eq=False)
+class LayerValue:
+    """One layer under the referee.
+
+    Parameters
+    ----------
+    counts
+        The tables.
+    touched
+        Units that tokens touch, their own among them, summed over tokens: sum of lambda.
+    copies
+        Copies to units besides the token's own, summed over tokens.
+    gpu_tokens
+        (G,) (token, expert) pairs of each GPU, times `Counts.sources`.
+    seconds
+        Of the busiest link, dispatch and combine; ``None`` without a link graph.
+    """
+
+    counts: Counts
+    touched: Fraction
+    copies: Fraction
+    gpu_tokens: Ints
+    seconds: float | None
+
+    @property
+    def mean_lambda(self) -> float:
+        """Units a token touches."""
+        return float(self.touched / self.counts.tokens)
+
+    @property
+    def max_tokens(self) -> Fraction:
+        """Pairs of the busiest GPU."""
+        return Fraction(int(self.gpu_tokens.max()), self.counts.sources)
+
+    @property
+    def imbalance(self) -> float:
+        """Busiest GPU over the mean, 1 for an idle layer."""
+        total = int(self.gpu_tokens.sum())
+        return float(Fraction(int(self.gpu_tokens.max()) * len(self.gpu_tokens), total)) if total else 1.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A plan under the referee: its layers and the objective."""
+
+    layers: tuple[LayerValue, ...]
+    values: tuple[Fraction, ...]
+    """Objective of each layer."""
+    objective: Fraction
+
+
+def faults(instance: CollocationInstance, plan: Collocation, *, capped: bool = True) -> list[str]:
+    """Every rule that a plan breaks."""
+    table = plan.slot_expert
+    if table.shape != (instance.num_layers, instance.num_slots):
+        wanted = (instance.num_layers, instance.num_slots)
+        return [f"slot_expert has shape {table.shape}, the instance has layers x slots = {wanted}"]
+    found = []
+    for layer, held in zip(instance.layers, table, strict=True):
+        beyond = held[(held < -1) | (held >= instance.num_experts)]
+        if len(beyond):
+            found.append(f"layer {layer}: {int(beyond[0])} is no expert of 0 to {instance.num_experts - 1}")
+            continue
+        missing = np.setdiff1d(np.arange(instance.num_experts), held)
+        found += [f"layer {layer}: expert {expert} is missing" for expert in missing]
+        if instance.fill == "all" and (held < 0).any():
+            found.append(f"layer {layer}: {int((held < 0).sum())} slots are empty, fill is all")
+        on = instance.gpu_of_slot * (instance.num_experts + 1) + held
+        keys, counts = np.unique(on[held >= 0], return_counts=True)
+        for key in keys[counts > 1]:
+            gpu, expert = divmod(int(key), instance.num_experts + 1)
+            found.append(f"layer {layer}: expert {expert} stands twice on GPU {gpu}")
+    if not found and capped and instance.max_imbalance is not None:
+        for row, layer in enumerate(instance.layers):
+            tokens = count(instance, row, table[row]).pairs.sum(axis=0)
+            ratio = float(Fraction(int(tokens.max()) * len(tokens), max(int(tokens.sum()), 1)))
+            if ratio > instance.max_imbalance * (1 + 1e-12):
+                found.append(
+                    f"layer {layer}: imbalance {ratio:.4f} is above max_imbalance = {instance.max_imbalance:g}"
+                )
+    return found
+
+
+def count(instance: CollocationInstance, row: int, held: Any, *, scored: bool = False) -> Counts:
+    """What one layer sends if `held` (S,) are the experts of its slots."""
+    table = dispatch_table(instance, np.asarray(held, dtype=np.int64))
+    gpu_of = instance.gpu_of_slot[table]
+    rows = rows_of(instance, row, scored=scored)
+    num_gpus, num_nodes = instance.num_gpus, int(instance.landing.max()) + 1
+    to_gpu, to_node = np.zeros((num_gpus, num_gpus), np.int64), np.zeros((num_gpus, num_nodes), np.int64)
+    pairs = np.zeros((num_gpus, num_gpus), np.int64)
+    if instance.source is None:
+        routes, which = np.unique(gpu_of, axis=0, return_inverse=True)
+        for place, route in enumerate(routes):
+            own = which.reshape(-1) == place
+            to_gpu[own], to_node[own], pairs[own] = _touched(instance, rows, route, num_nodes)
+    else:
+        for source in np.unique(rows.source):
+            part = rows.source == source
+            mine = Rows(rows.sets[part], rows.weight[part], rows.source[part])
+            to_gpu[source], to_node[source], pairs[source] = _touched(instance, mine, gpu_of[source], num_nodes)
+    if instance.pairs is not None:  # loads are known apart from the pairs
+        loads = loads_of(instance, row)
+        pairs = np.stack([np.bincount(route, weights=loads, minlength=num_gpus) for route in gpu_of]).astype(np.int64)
+    return Counts(to_gpu, to_node, pairs, num_gpus if instance.source is None else 1, rows.tokens)
+
+
+def _touched(instance: CollocationInstance, rows: Rows, route: Ints, num_nodes: int) -> tuple[Ints, Ints, Ints]:
+    """Tokens that touch each GPU and node, and pairs on each GPU, if experts lie as in `route` (E,)."""
+    num_gpus = instance.num_gpus
+    to_gpu, to_node = np.zeros(num_gpus, np.int64), np.zeros(num_nodes, np.int64)
+    pairs = np.zeros(num_gpus, np.int64)
+    step = max(1, BLOCK // num_gpus)
+    for first in range(0, len(rows.sets), step):
+        sets, weight = rows.sets[first : first + step], rows.weight[first : first + step]
+        line, place = np.nonzero(sets >= 0)
+        gpu = route[sets[line, place]]
+        np.add.at(pairs, gpu, weight[line])
+        for found, where in ((to_gpu, gpu), (to_node, instance.landing[gpu])):
+            seen = np.zeros((len(sets), len(found)), dtype=bool)
+            seen[line, where] = True
+            found += weight @ seen
+    return to_gpu, to_node, pairs
+
+
+def value(instance: CollocationInstance, counts: Counts) -> LayerValue:
+    """Copies, tokens and seconds out of the tables."""
+    merge = instance.transport.merge
+    table = counts.touched_node if merge == "node" else counts.touched_gpu
+    own = instance.landing if merge == "node" else np.arange(instance.num_gpus)
+    if merge == "none":  # every pair is a copy, and those within a node do not count
+        table = np.stack(
+            [counts.pairs[:, instance.node == n].sum(axis=1) for n in range(int(instance.node.max()) + 1)], 1
+        )
+        own = instance.node
+    total = int(table.sum())
+    at_home = int(table[np.arange(len(own)), own].sum())
+    seconds = None
+    if instance.cluster is not None and instance.pairs is None:
+        from moeopt.collocation.seconds import busiest
+
+        seconds = busiest(instance, counts)
+    tokens = counts.pairs.sum(axis=0)
+    return LayerValue(
+        counts, Fraction(total, counts.sources), Fraction(total - at_home, counts.sources), tokens, seconds
+    )
+
+
+def objective_of(instance: CollocationInstance, layer: LayerValue) -> Fraction:
+    """What is minimised, of one layer."""
+    if instance.pairs is not None:  # pairs apart: each touches one unit more than it must
+        return layer.touched - layer.counts.tokens
+    if instance.objective == "tokens":
+        return layer.max_tokens
+    if instance.objective == "time":
+        assert layer.seconds is not None
+        return Fraction(layer.seconds)
+    return layer.copies
+
+
+def evaluate(instance: CollocationInstance, plan: Any, *, scored: bool = False, capped: bool = True) -> Evaluation:
+    """Judge a plan on the tokens it is made for, or on those held out.
+
+    Raises
+    ------
+    PlanError
+        With every fault.
+    """
+    plan = as_collocation(instance, plan)
+    wrong = faults(instance, plan, capped=capped)
+    if wrong:
+        raise PlanError(wrong)
+    layers = tuple(
+        value(instance, count(instance, row, held, scored=scored)) for row, held in enumerate(plan.slot_expert)
+    )
+    values = tuple(objective_of(instance, layer) for layer in layers)
+    return Evaluation(layers, values, sum(values, Fraction(0)))
