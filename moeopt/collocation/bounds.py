@@ -73,7 +73,7 @@ def _padded(instance: CollocationInstance, rows: Rows) -> NDArray[np.float64]:
 
 def bound(instance: CollocationInstance, row: int) -> LayerBound:
     """The best bound of a layer."""
-    if instance.transport.merge == "none":
+    if not instance.transport.merges:
         return _unmerged(instance, row)
     rows = rows_of(instance, row)
     kind: dict[str, Any] = {"kind": "trivial"}

@@ -52,7 +52,7 @@ def units(node: Ints, cluster: Cluster | None, way: Transport) -> Ints:
 def objective(
     wanted: str, way: Transport, cluster: Cluster | None, sources: bool, pairs: bool, check: Violations
 ) -> str:
-    still = way.merge == "none" and not sources
+    still = not way.merges and not sources
     if wanted == "auto":
         return "tokens" if still else "copies" if cluster is None or pairs else "time"
     if still and wanted != "tokens":
@@ -62,7 +62,7 @@ def objective(
         check.add("objective", "time", rule="needs a link graph", fix="Give a cluster")
     elif wanted == "time" and pairs:
         check.add("objective", "time", rule="cannot be told from pairs", fix="Give ids")
-    elif wanted == "tokens" and way.merge != "none":
+    elif wanted == "tokens" and way.merges:
         rule = f"with {way.name} copies are merged"
         check.add("objective", "tokens", rule=rule, fix="Use max_imbalance to hold tokens even")
     return wanted

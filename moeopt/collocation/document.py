@@ -22,7 +22,7 @@ class TransportDocument(BaseModel):
 
     model_config = _STRICT
     name: str
-    merge: Literal["node", "gpu", "none"]
+    merge: Literal["node", "gpu", "rail", "none"]
     returns_home: bool = True
     dispatch_bytes: float = 1.0
     combine_bytes: float = 2.0

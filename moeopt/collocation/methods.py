@@ -9,7 +9,7 @@ from moeopt.registry import Method
 
 
 def _needs_pairs(instance: CollocationInstance) -> str | None:
-    if instance.transport.merge == "none":
+    if not instance.transport.merges:
         return f"with {instance.transport.name} nothing is merged, so experts selected together save nothing"
     return None
 

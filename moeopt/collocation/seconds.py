@@ -34,7 +34,7 @@ def traffic(instance: CollocationInstance, counts: Counts) -> Traffic:
     num_gpus, group, merge = instance.num_gpus, instance.landing, instance.transport.merge
     away, within = np.zeros((num_gpus, num_gpus), np.int64), np.zeros((num_gpus, num_gpus), np.int64)
     same = group[:, None] == group[None, :]
-    if merge != "node":
+    if merge in ("gpu", "none"):
         table = counts.pairs if merge == "none" else counts.touched_gpu
         away[:], within[:] = np.where(same, 0, table), np.where(same, table, 0)
         np.fill_diagonal(within, 0)
@@ -43,9 +43,10 @@ def traffic(instance: CollocationInstance, counts: Counts) -> Traffic:
         members = np.flatnonzero(group == node)
         for source in range(num_gpus):
             at = source if group[source] == node else members[instance.place_in_node[source] % len(members)]
+            each = (counts.touched_gpu if merge == "node" else counts.pairs)[source, members]
             if at != source:
-                away[source, at] += counts.touched_node[source, node]
-            within[at, members] += counts.touched_gpu[source, members]
+                away[source, at] += counts.touched_node[source, node] if merge == "node" else each.sum()
+            within[at, members] += each
     np.fill_diagonal(within, 0)
     return Traffic(away, within)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-STEPS = 60
+STEPS = 150
 ROUNDING = 64.0
 """Eigenvalues of a symmetric matrix are computed to within a few (dimension) x (machine epsilon) x (norm)."""
 
@@ -42,7 +42,6 @@ def most_pairs(pairs: Floats, diagonal: Floats, units: int) -> float:
 
 def best_diagonal(pairs: Floats, units: int, steps: int = STEPS) -> Floats:
     """A diagonal under which the bound is small, by subgradient steps; any diagonal is valid."""
-    size = len(pairs)
     diagonal = pairs.sum(axis=1).mean() - pairs.sum(axis=1)  # rows of equal sums: ones become an eigenvector
     diagonal = 0.5 * diagonal
     best, least = diagonal.copy(), np.inf
@@ -70,11 +69,14 @@ def best_diagonal(pairs: Floats, units: int, steps: int = STEPS) -> Floats:
 
 def _spectrum(pairs: Floats, diagonal: Floats, units: int) -> tuple[Floats, Floats]:
     """The largest ``units - 1`` eigenvalues off the vector of ones, and their vectors."""
+    from scipy.linalg import eigh
+
     size = len(pairs)
     matrix = pairs + np.diag(diagonal)
     mean = matrix.mean(axis=0)
     projected = matrix - mean[None, :] - mean[:, None] + matrix.mean()
     # ones are an eigenvector with 0, which may stand among the largest: move it below all others
     norm = float(np.abs(projected).sum(axis=1).max(initial=0.0)) + 1.0
-    values, vectors = np.linalg.eigh(projected - (2 * norm / size) * np.ones((size, size)))
-    return values[size - units + 1 :], vectors[:, size - units + 1 :]
+    lowered = projected - (2 * norm / size) * np.ones((size, size))
+    values, vectors = eigh(lowered, subset_by_index=(size - units + 1, size - 1))
+    return values, vectors

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from moeopt.errors import Violations
 
-MERGES = ("node", "gpu", "none")
+MERGES = ("node", "gpu", "rail", "none")
 SCALE_BLOCK, SCALE_BYTES = 128, 4
 
 
@@ -20,7 +20,7 @@ class Transport:
         What it is called.
     merge
         ``node``: one copy to a node, there one to each GPU; ``gpu``: one copy to each GPU; ``none``: one for each
-        (token, expert) pair.
+        (token, expert) pair; ``rail``: the same by way of the GPU of the source's index in the other node.
     returns_home
         Whether the results of a layer go back to the GPU that the token came from.
     dispatch_bytes, combine_bytes
@@ -53,6 +53,11 @@ class Transport:
             check.add("returns_home", self.returns_home, rule="must be true or false", fix="DeepEP returns home")
         check.raise_if_any()
 
+    @property
+    def merges(self) -> bool:
+        """Whether any two copies of a token become one."""
+        return self.merge in ("node", "gpu")
+
     def copy_bytes(self, hidden: int) -> tuple[float, float]:
         """Bytes of one copy, out and back."""
         out, back = (
@@ -72,8 +77,8 @@ TRANSPORTS = {
 }
 
 ALLGATHER = (
-    "every GPU gets every token, so no placement changes the bytes: collocation has nothing to win; moeopt place balances "
-    "the tokens"
+    "every GPU gets every token, so no placement changes the bytes: collocation has nothing to win; "
+    "moeopt place balances the tokens"
 )
 
 

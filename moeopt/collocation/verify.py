@@ -171,7 +171,7 @@ def value(instance: CollocationInstance, counts: Counts) -> LayerValue:
     merge = instance.transport.merge
     table = counts.touched_node if merge == "node" else counts.touched_gpu
     own = instance.landing if merge == "node" else np.arange(instance.num_gpus)
-    if merge == "none":  # every pair is a copy, and those within a node do not count
+    if not instance.transport.merges:  # every pair is a copy, and those within a node do not count
         table = np.stack(
             [counts.pairs[:, instance.node == n].sum(axis=1) for n in range(int(instance.node.max()) + 1)], 1
         )

@@ -166,7 +166,7 @@ def over(inflow: float, rate: float) -> float:
 def best_swap(
     net: Net, state: State, e: int, least: int, timed: bool, tabu: Ints, now: int, best: float, hope: float
 ) -> float:
-    """The least change of the score by a swap of `e` with an expert from `least` on, if below `best`, the pair in `move`.
+    """The least change of the score by a swap of `e` with an expert from `least` on, if below `best`; see `move`.
 
     A swap of an expert that is tabu counts only where the change is below `hope`.
     """

@@ -18,14 +18,14 @@ def search_units(instance: CollocationInstance) -> Ints:
     return (
         np.arange(instance.num_gpus)
         if instance.objective == "tokens"
-        else (instance.node if instance.transport.merge == "none" else instance.unit)
+        else (instance.node if not instance.transport.merges else instance.unit)
     )
 
 
 def search_rows(instance: CollocationInstance, row: int) -> Rows:
     """The rows of a layer, one a (token, expert) pair where nothing is merged."""
     found = rows_of(instance, row)
-    return found.singles() if instance.transport.merge == "none" else found
+    return found.singles() if not instance.transport.merges else found
 
 
 def net(rows: Rows, loads: Ints, unit_of_gpu: Ints, num_slots: int, price: Floats, rate: Floats, cap: Floats) -> Net:

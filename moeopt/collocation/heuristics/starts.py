@@ -61,7 +61,7 @@ def starts(instance: CollocationInstance, row: int, seed: int) -> Iterator[Ints]
 
     loads = loads_of(instance, row)
     yield completed(instance, by_load(instance, loads))
-    if instance.objective != "tokens" and instance.transport.merge != "none":
+    if instance.objective != "tokens" and instance.transport.merges:
         yield completed(instance, embedded(instance, row))
         yield completed(instance, halves(instance, row, seed))
     for turn in range(RANDOM):
