@@ -6,7 +6,20 @@ from typing import Annotated
 
 import typer
 
-from moeopt.cli import check, compare, convert, export, generate, info, inspect, microbatch, place, verify, warmup
+from moeopt.cli import (
+    check,
+    collocate,
+    compare,
+    convert,
+    export,
+    generate,
+    info,
+    inspect,
+    microbatch,
+    place,
+    verify,
+    warmup,
+)
 
 app = typer.Typer(
     add_completion=False,
@@ -41,6 +54,6 @@ def root(
         typer.echo(context.get_help())
 
 
-for _module in (place, microbatch, compare, convert, verify, inspect, check, generate, export, info, warmup):
+for _module in (place, collocate, microbatch, compare, convert, verify, inspect, check, generate, export, info, warmup):
     _name = _module.__name__.rpartition(".")[2]
     app.command(_name, epilog=_module.EXAMPLE, short_help=_module.__doc__)(getattr(_module, _name))

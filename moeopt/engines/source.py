@@ -12,7 +12,7 @@ from moeopt.workload.readers import split_key
 if TYPE_CHECKING:
     from moeopt.placement.plan_document import ResultDocument
 
-PLAN, MAP = b"moeopt/placement-", b"moeopt/expert-map/"
+PLAN, MAP, COLLOCATED = b"moeopt/placement-", b"moeopt/expert-map/", b"moeopt/collocation-result/"
 """How the schemas of moeopt's documents begin."""
 
 
@@ -51,13 +51,17 @@ def own_document(path: str) -> ResultDocument | ExpertMap | None:
     if path != "-" and not _is_json_object(path):
         return None
     data = read_bytes(path)
-    if path != "-" and (b'"schema"' not in data or not (PLAN in data or MAP in data)):
+    if path != "-" and (b'"schema"' not in data or not any(one in data for one in (PLAN, MAP, COLLOCATED))):
         return None
     document = read_json(data, path)
     if isinstance(document, dict) and str(document.get("schema", "")).startswith(MAP.decode()):
         from moeopt.engines.own import read_own
 
         return read_own(document, path)
+    if isinstance(document, dict) and str(document.get("schema", "")).startswith(COLLOCATED.decode()):
+        from moeopt.engines.collocated import read_collocated
+
+        return read_collocated(document, path)
     from moeopt.placement.plan_document import read_result
 
     return read_result(document, path)

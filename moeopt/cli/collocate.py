@@ -1,0 +1,196 @@
+"""Collocate experts: which share a GPU or a node, from a routing trace and a link graph, with a proven bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from moeopt.cli.collocate_options import Pace, PlanRules, Where
+from moeopt.cli.options import Output
+from moeopt.cli.say import Say, complain
+from moeopt.cli.verb import DONE, INFEASIBLE, NO_PLAN, verb
+from moeopt.errors import Violations
+
+if TYPE_CHECKING:
+    from moeopt.collocation import CollocationInstance
+    from moeopt.result import Result
+
+EXAMPLE = """Example:
+
+moeopt collocate trace.npz --cluster 4x8-h100 --transport deepep-normal -o plan.json
+
+moeopt collocate trace.jsonl --nodes 2 --gpus 16 --max-imbalance 1.1 --json
+
+moeopt collocate trace.npz --cluster topo.txt --transport nvl-domain --step 80ms
+
+moeopt convert plan.json --to sglang --layers-total 24 --dense none -o map.json"""
+
+FEW_LAYERS = 8
+ENDINGS = (".json", ".svg", ".png")
+
+
+@verb
+def collocate(
+    say: Say,
+    trace: Annotated[
+        str, typer.Argument(metavar="TRACE", help="A routing trace (.npz with topk_ids, .jsonl), or an instance.")
+    ],
+    where: Where,
+    rules: PlanRules,
+    pace: Pace,
+    output: Output,
+    experts: Annotated[int | None, typer.Option("--experts", min=1, help="E, where the trace does not say it.")] = None,
+    held_out: Annotated[
+        float, typer.Option("--held-out", help="Share of the tokens, the last ones, that plans are only scored on.")
+    ] = 0.5,
+    current: Annotated[
+        str | None, typer.Option("--current", metavar="FILE", help="The plan or map that runs, to compare with.")
+    ] = None,
+    method: Annotated[
+        str, typer.Option("--method", help="See moeopt info methods; or package.module:function.")
+    ] = "auto",
+) -> int:
+    """Which experts share a GPU or a node, so that least travels: counted token by token, copies merged as sent.
+
+    The plan is made for the first tokens of the trace and scored on the others (--held-out). -o writes the plan (.json,
+    which convert reads) or draws link loads and the traffic between nodes before and after (.svg, .png).
+    """
+    from moeopt.cli.solving import find_plugins, guarded_output
+    from moeopt.cli.target import STDOUT, check_target
+    from moeopt.collocation import PROBLEM
+    from moeopt.documents import write_file
+
+    check = Violations()
+    limits, instance = None, None
+    with check.within():
+        limits = pace.limits()
+    to_file = output.output if output.output != STDOUT else None
+    if to_file is not None:
+        with check.within():
+            check_target(to_file, ENDINGS, output.force, what="a plan or a picture")
+    with check.within():
+        instance = read_instance(trace, where, rules, experts=experts, held_out=held_out, current=current)
+    check.raise_if_any()
+    assert instance is not None and limits is not None
+    find_plugins([method])
+    with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]):
+        result = PROBLEM.solve(instance, method=method, limits=limits, seed=pace.seed, on_progress=listener)
+    if to_file is not None and to_file.lower().endswith(".json"):
+        write_file(to_file, result.to_json() + "\n", force=output.force)
+    elif to_file is not None and result.plan is not None:
+        from moeopt.report.plots.collocation import draw
+
+        draw(instance, result, to_file)
+    if output.json or output.output == STDOUT:
+        say.document(result.to_dict())
+    elif result.solution is not None:
+        _show(result, say)
+    for note in result.notes:
+        say.note(note)
+    if to_file is not None:
+        say.note(f"written: {to_file}")
+    for conflict in result.conflicts:
+        complain(f"{trace}: infeasible: {conflict['message']}")
+    if result.status == "INFEASIBLE":
+        return INFEASIBLE
+    if result.status == "UNKNOWN":
+        complain(f"{trace}: no plan was found ({result.stop})")
+        return NO_PLAN
+    return DONE
+
+
+def read_instance(
+    trace: str, where: Where, rules: PlanRules, *, experts: int | None, held_out: float, current: str | None
+) -> CollocationInstance:
+    """From a trace and options, or from an instance document."""
+    from moeopt.collocation import CollocationInstance
+    from moeopt.collocation.instance import SCHEMA
+    from moeopt.documents import read_bytes, read_json
+    from moeopt.workload.token_ids import read_token_ids
+
+    if trace.lower().endswith(".json"):
+        document = read_json(read_bytes(trace), trace)
+        if isinstance(document, dict) and document.get("schema") == SCHEMA:
+            return CollocationInstance.from_dict(document, trace)
+    check = Violations()
+    arguments: dict[str, Any] = rules.arguments()
+    with check.within():
+        arguments |= where.arguments()
+    found = None
+    with check.within():
+        found = read_token_ids(trace, experts=experts)
+    check.raise_if_any()
+    assert found is not None
+    if current is not None:
+        from moeopt.cli.running import read_current
+
+        arguments["current"] = read_current(current, found.layers)[0]["current"]
+    return CollocationInstance(
+        found.ids,
+        experts=found.num_experts,
+        layers=found.layers,
+        held_out=held_out,
+        name=trace,
+        notes=found.notes,
+        **arguments,
+    )
+
+
+def _show(result: Result, say: Say) -> None:
+    from moeopt.cli.tables import duration, percent, table
+
+    assert result.solution is not None and result.objective is not None and result.lower_bound is not None
+    found = result.solution
+    scored = found["lambda_held_out"] is not None
+    merged = found["lambda_lower_bound"] is not None
+    if say.verbose or len(found["layers"]) <= FEW_LAYERS:
+        heads = ["layer", *(["lambda"] if merged else []), *(["held out"] if merged and scored else [])]
+        heads += [*(["bound"] if merged else []), "copies a token", "imbalance", "gap"]
+        rows = table("", *heads)
+        for layer in found["layers"]:
+            cells = [str(layer["layer"])]
+            if merged:
+                cells.append(f"{layer['lambda']:.3f}")
+                cells += [f"{layer['lambda_held_out']:.3f}"] if scored else []
+                cells.append(f"{layer['lambda_lower_bound']:.3f}")
+            cells += [f"{layer['copies_per_token']:.3f}", f"{layer['imbalance']:.3f}", percent(layer["gap"])]
+            rows.add_row(*cells)
+        say.show(rows)
+
+    def amount(value: float) -> str:
+        return duration(value) if result.unit == "s" else f"{value:,.0f} {result.unit}"
+
+    lines = [("method", result.method), ("objective", f"{amount(result.objective)}, {_objective(found)}")]
+    if merged:
+        held = f", {found['lambda_held_out']:.3f} on tokens held out" if scored else ""
+        lines.append(
+            ("lambda", f"{found['lambda']:.3f} units a token{held}; proved >= {found['lambda_lower_bound']:.3f}")
+        )
+    lines.append(
+        ("lower bound", f"{amount(result.lower_bound)}, {result.bound_kind}; gap {percent(result.gap or 0.0)}")
+    )
+    if "critical_path" in found:
+        path = found["critical_path"]
+        text = f"{duration(path['no_overlap_s'])} without overlap, {duration(path['overlap_s'])} with overlap of the stages"
+        lines.append(("on the path", text))
+        worst = found["links"]["rows"][0] if found["links"]["rows"] else None
+        if worst is not None:
+            lines.append(("busiest link", f"{worst['link']} ({worst['kind']}), layer {found['links']['layer']}"))
+    lines.append(("advice", f"{found['advice']['action']}: {found['advice']['reason']}"))
+    lines.append(("status", f"{result.status}, stopped by {result.stop}"))
+    lines.append(("time", duration(result.runtime_s)))
+    say.show("\n".join(f"{name:<12} {text}" for name, text in lines))
+    if say.verbose and "links" in found:
+        rows = table("busiest links on the way out", "link", "kind", "MB", "time")
+        for link in found["links"]["rows"]:
+            rows.add_row(link["link"], link["kind"], f"{link['bytes'] / 1e6:,.2f}", duration(link["seconds"]))
+        say.show(rows)
+
+
+def _objective(found: dict[str, Any]) -> str:
+    return {
+        "time": "the busiest link, dispatch and combine, summed over layers",
+        "copies": "to units besides a token's own, summed over layers",
+        "tokens": "of the busiest GPU, summed over layers",
+    }[found["objective"]]
