@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.collocation import hull, spectrum
+from moeopt.collocation import hull, own_hull, spectrum
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.rows import Rows, loads_of, rows_of
 
@@ -77,46 +77,73 @@ def bound(instance: CollocationInstance, row: int) -> LayerBound:
         return _unmerged(instance, row)
     rows = rows_of(instance, row)
     kind: dict[str, Any] = {"kind": "trivial"}
+    diagonal = None
     touched = trivial(instance, rows)
     places = instance.num_units * int(instance.unit_slots.max())
     if 1 < instance.num_units and places <= MOST_PLACES and rows.sets.shape[1] > 1:
         diagonal = np.round(spectrum.best_diagonal(_padded(instance, rows), instance.num_units), 3)
         found = spectral_hull(instance, rows, diagonal)
-        if found > touched:
-            kind, touched = {"kind": "spectral_hull", "diagonal": diagonal.tolist()}, found
-    copies = copies_floor(instance, rows, touched)
-    value = objective_floor(instance, rows, copies, touched)
+        kind, touched = {"kind": "spectral_hull", "diagonal": diagonal.tolist()}, max(found, touched)
+    copies = copies_floor(instance, rows, touched, diagonal)
+    value = objective_floor(instance, rows, copies)
     certificate = {"layer": instance.layers[row], **kind, "touched": str(touched), "copies": str(copies)}
     return LayerBound(value, touched, certificate | {"value": str(value)} | cut_of(instance))
 
 
-def copies_floor(instance: CollocationInstance, rows: Rows, touched: Fraction) -> Fraction:
-    """Copies that travel, if tokens touch so many units: less the touches that can be of the token's own unit."""
-    tokens = rows.tokens
+def copies_floor(
+    instance: CollocationInstance, rows: Rows, touched: Fraction, diagonal: NDArray[np.float64] | None
+) -> Fraction:
+    """Copies that travel: what is touched, less the touches that can be of the token's own unit."""
     if instance.pairs is not None:
-        return touched - tokens
-    if instance.source is None and instance.num_slots_filled <= instance.num_experts:
+        return touched - rows.tokens
+    alone = instance.num_slots <= instance.num_experts or instance.num_units == 1
+    if instance.source is None and alone:
         share = Fraction(int(instance.unit_gpus.max()), instance.num_gpus)
         return touched * (1 - share)  # without replicas a unit is touched or not, whatever the source
-    return max(touched - _at_home(instance, rows), Fraction(0))
+    if instance.source is not None and alone:
+        home = sum((_at_home(instance, part, unit) for unit, part in _classes(instance, rows)), Fraction(0))
+        return _away(instance, rows, diagonal, home)
+    if instance.source is not None:  # each class may have replicas of its own
+        return sum((_away(instance, part, diagonal, _at_home(instance, part, unit))
+                    for unit, part in _classes(instance, rows)), Fraction(0))  # fmt: skip
+    known: dict[Fraction, Fraction] = {}
+    total = Fraction(0)
+    for unit, gpus in enumerate(instance.unit_gpus):
+        home = _at_home(instance, rows, unit)
+        if home not in known:
+            known[home] = _away(instance, rows, diagonal, home)
+        total += known[home] * Fraction(int(gpus), instance.num_gpus)
+    return total
 
 
-def _at_home(instance: CollocationInstance, rows: Rows) -> Fraction:
-    """Tokens, at most, that touch their own unit: some expert of theirs among as many as the unit has slots."""
-    if instance.source is None:
-        loads = np.sort(rows.loads(instance.num_experts))[::-1]
-        best = [min(rows.tokens, int(loads[:room].sum())) for room in instance.unit_slots]
-        return sum((Fraction(one * int(gpus), instance.num_gpus) for one, gpus in
-                    zip(best, instance.unit_gpus, strict=True)), Fraction(0))  # fmt: skip
-    total = 0
-    for unit, room in enumerate(instance.unit_slots):
+def _classes(instance: CollocationInstance, rows: Rows) -> list[tuple[int, Rows]]:
+    """The tokens that lie in each unit."""
+    found = []
+    for unit in range(instance.num_units):
         mine = instance.unit[rows.source] == unit
-        part = Rows(rows.sets[mine], rows.weight[mine], rows.source[mine])
-        total += min(part.tokens, int(np.sort(part.loads(instance.num_experts))[::-1][:room].sum()))
-    return Fraction(total)
+        if mine.any():
+            found.append((unit, Rows(rows.sets[mine], rows.weight[mine], rows.source[mine])))
+    return found
 
 
-def objective_floor(instance: CollocationInstance, rows: Rows, copies: Fraction, touched: Fraction) -> Fraction:
+def _at_home(instance: CollocationInstance, rows: Rows, unit: int) -> Fraction:
+    """(Token, expert) pairs, at most, in the unit the tokens lie in: as many experts as it has slots."""
+    loads = np.sort(rows.loads(instance.num_experts))[::-1]
+    return Fraction(int(loads[: instance.unit_slots[unit]].sum()))
+
+
+def _away(instance: CollocationInstance, rows: Rows, diagonal: NDArray[np.float64] | None, home: Fraction) -> Fraction:
+    """Copies to other units, at least."""
+    units, room = instance.num_units, int(instance.unit_slots.max())
+    pairs = _padded(instance, rows)
+    together = Fraction(sum(size * (size - 1) // 2 * count for size, count in sizes(rows)))
+    if diagonal is not None:
+        share = rows.tokens / instance.num_tokens  # of a class its part of the diagonal, which is as valid as any
+        together = min(together, Fraction(spectrum.most_pairs(pairs, diagonal * share, units)))
+    return own_hull.fewest_away(sizes(rows), units, room, together, home)[0]
+
+
+def objective_floor(instance: CollocationInstance, rows: Rows, copies: Fraction) -> Fraction:
     """The objective, if so many copies travel: in seconds, over all that units can receive at once."""
     if instance.objective != "time":
         return copies
@@ -142,12 +169,12 @@ def cut_of(instance: CollocationInstance) -> dict[str, Any]:
 
 
 def _unmerged(instance: CollocationInstance, row: int) -> LayerBound:
-    """Tokens of the busiest GPU: the mean, and one expert over all GPUs that can have it. Copies: all but the nearest."""
+    """Tokens of the busiest GPU: the mean, or one expert over all its replicas. Copies: all pairs but the nearest."""
     loads = loads_of(instance, row)
     name = {"layer": instance.layers[row]}
     if instance.objective == "tokens":
         mean = Fraction(int(loads.sum()), instance.num_gpus)
-        most = min(instance.num_slots_filled - instance.num_experts + 1, instance.num_gpus)
+        most = min(instance.num_slots - instance.num_experts + 1, instance.num_gpus)
         alone = Fraction(int(loads.max()), most)
         kind = "mean" if mean >= alone else "expert"
         value = max(mean, alone)
@@ -155,13 +182,13 @@ def _unmerged(instance: CollocationInstance, row: int) -> LayerBound:
     rows = rows_of(instance, row)
     groups = instance.node
     value = Fraction(0)
-    if instance.num_slots_filled <= instance.num_experts:
+    if instance.num_slots <= instance.num_experts:
         single = rows.singles()
         near = np.zeros((instance.num_experts, int(groups.max()) + 1), dtype=np.int64)
         np.add.at(near, (single.sets[:, -1], groups[single.source]), single.weight)
         value = Fraction(int(loads.sum() - near.max(axis=1).sum()))
     if instance.objective == "time":
-        value = objective_floor(instance, rows, value, value)
+        value = objective_floor(instance, rows, value)
     return LayerBound(value, None, {**name, "kind": "nearest", "value": str(value)} | cut_of(instance))
 
 
@@ -175,12 +202,12 @@ def recheck(instance: CollocationInstance, row: int, certificate: Mapping[str, A
     if certificate["kind"] in ("mean", "expert", "nearest"):
         true = _unmerged(instance, row).value
     else:
-        touched = trivial(instance, rows)
+        touched, diagonal = trivial(instance, rows), None
         if certificate["kind"] == "spectral_hull":
-            touched = max(touched, spectral_hull(instance, rows, np.array(certificate["diagonal"])))
-        true = objective_floor(instance, rows, copies_floor(instance, rows, touched), touched)
+            diagonal = np.array(certificate["diagonal"])
+            touched = max(touched, spectral_hull(instance, rows, diagonal))
+        true = objective_floor(instance, rows, copies_floor(instance, rows, touched, diagonal))
     if said > true * (1 + Fraction(1, 10**9)):
-        return [
-            f"layer {layer}: the bound {float(said):g} does not follow from its certificate, which gives {float(true):g}"
-        ]
+        text = f"the bound {float(said):g} does not follow from its certificate, which gives {float(true):g}"
+        return [f"layer {layer}: {text}"]
     return []

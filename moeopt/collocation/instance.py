@@ -218,11 +218,6 @@ class CollocationInstance:
         return int(self.slots.sum())
 
     @property
-    def num_slots_filled(self) -> int:
-        """Replicas that a plan may have."""
-        return self.num_slots
-
-    @property
     def num_units(self) -> int:
         """Units that the transport merges by."""
         return int(self.unit.max()) + 1

@@ -82,6 +82,7 @@ def fill(net: Net, state: State) -> None:
     state.both[:] = 0
     state.total[:] = 0.0
     unit, count = state.unit, state.count
+    paired = state.both.shape[0] > 0
     for e in range(unit.shape[0]):
         state.total[unit[e]] += net.load[e]
     for row in range(net.weight.shape[0]):
@@ -98,8 +99,9 @@ def fill(net: Net, state: State) -> None:
                     state.pen[e, u] += net.weight[row]
                 elif count[row, u] == 1 and unit[e] == u:
                     state.ben[e] += net.weight[row]
-                    for i in range(net.start[row], net.start[row + 1]):
-                        state.both[e, net.member[i]] += net.weight[row]
+                    if paired:
+                        for i in range(net.start[row], net.start[row + 1]):
+                            state.both[e, net.member[i]] += net.weight[row]
 
 
 @jit
@@ -119,6 +121,7 @@ def shift(net: Net, state: State, e: int, to: int) -> None:
     start, member, weight, home = net.start, net.member, net.weight, net.home
     out = unit[e]
     own = 0
+    paired = both.shape[0] > 0
     for place in range(net.first[e], net.first[e + 1]):
         row = net.rows[place]
         w = weight[row]
@@ -127,12 +130,14 @@ def shift(net: Net, state: State, e: int, to: int) -> None:
                 inflow[out] -= w
                 for i in range(start[row], start[row + 1]):
                     pen[member[i], out] += w
-                    both[e, member[i]] -= w
+                    if paired:
+                        both[e, member[i]] -= w
             elif count[row, out] == 2:
                 g = partner(net, state, row, out, e)
                 ben[g] += w
-                for i in range(start[row], start[row + 1]):
-                    both[g, member[i]] += w
+                if paired:
+                    for i in range(start[row], start[row + 1]):
+                        both[g, member[i]] += w
         count[row, out] -= 1
         if home[row] != to:
             if count[row, to] == 0:
@@ -140,12 +145,14 @@ def shift(net: Net, state: State, e: int, to: int) -> None:
                 own += w
                 for i in range(start[row], start[row + 1]):
                     pen[member[i], to] -= w
-                    both[e, member[i]] += w
+                    if paired:
+                        both[e, member[i]] += w
             elif count[row, to] == 1:
                 g = partner(net, state, row, to, e)
                 ben[g] -= w
-                for i in range(start[row], start[row + 1]):
-                    both[g, member[i]] -= w
+                if paired:
+                    for i in range(start[row], start[row + 1]):
+                        both[g, member[i]] -= w
         count[row, to] += 1
     ben[e] = own
     unit[e] = to
@@ -294,3 +301,160 @@ def improve(net: Net, best: Ints, timed: bool, rounds: int, width: int, goal: fl
                     shift(net, state, f, a)
             value = score_of(net, state, timed)
     return done
+
+
+class Hosting(NamedTuple):
+    """Replicas in slots, seen from C classes of sources that are alike; members of the net are (class, expert) pairs.
+
+    ``slot_unit`` (S,) unit of each slot; ``group`` (U,) node of each unit; ``class_unit``, ``class_group`` and
+    ``class_place`` (C,): unit and node of a class, and its index among the GPUs of its node; ``rule``: 0 ``nearest``,
+    1 ``home_node``, 2 ``even``; ``empty``: whether a slot may be empty.
+    """
+
+    slot_unit: Ints
+    group: Ints
+    class_unit: Ints
+    class_group: Ints
+    class_place: Ints
+    rule: int
+    empty: bool
+
+
+@jit
+def route(hosting: Hosting, hosts: Ints, e: int, c: int) -> int:
+    """The unit that tokens of class `c` use of expert `e`; `hosts` (E, U) are its replicas."""
+    num_units = hosting.group.shape[0]
+    if hosting.rule == 2:
+        number = 0
+        for u in range(num_units):
+            number += hosts[e, u]
+        left = c % number
+        for u in range(num_units):
+            left -= hosts[e, u]
+            if left < 0:
+                return u
+    if hosting.rule == 0 and hosts[e, hosting.class_unit[c]] > 0:
+        return int(hosting.class_unit[c])
+    num_groups = hosting.group.max() + 1
+    nearest = num_groups
+    number = 0
+    for u in range(num_units):
+        if hosts[e, u] > 0:
+            ahead = (hosting.group[u] - hosting.class_group[c]) % num_groups
+            if ahead < nearest:
+                nearest = ahead
+                number = 0
+            if ahead == nearest:
+                number += hosts[e, u]
+    left = hosting.class_place[c] % number
+    for u in range(num_units):
+        if hosts[e, u] > 0 and (hosting.group[u] - hosting.class_group[c]) % num_groups == nearest:
+            left -= hosts[e, u]
+            if left < 0:
+                return u
+    return -1
+
+
+@jit
+def reroute(net: Net, state: State, hosting: Hosting, hosts: Ints, e: int) -> None:
+    """Send every class to the replica of `e` that the rule says now."""
+    num_experts = hosts.shape[0]
+    for c in range(hosting.class_unit.shape[0]):
+        member = c * num_experts + e
+        to = route(hosting, hosts, e, c)
+        if state.unit[member] != to:
+            shift(net, state, member, to)
+
+
+@jit
+def put(hosts: Ints, e: int, u: int, change: int) -> None:
+    """One replica more or less; the empty expert has none."""
+    if e >= 0:
+        hosts[e, u] += change
+
+
+@jit
+def replicate(net: Net, hosting: Hosting, held: Ints, num_experts: int, timed: bool, rounds: int, rng: Ints) -> int:
+    """Try `rounds` random swaps of slots, and changes of a slot to another expert; keep what is no worse.
+
+    Parameters
+    ----------
+    held
+        (S,) expert in each slot, -1 empty, no expert twice in a unit; updated.
+    """
+    num_slots = held.shape[0]
+    num_units = net.price.shape[0]
+    num_members = net.load.shape[0]
+    hosts = np.zeros((num_experts, num_units), np.int64)
+    count = np.zeros(num_experts, np.int64)
+    for slot in range(num_slots):
+        put(hosts, held[slot], hosting.slot_unit[slot], 1)
+        if held[slot] >= 0:
+            count[held[slot]] += 1
+    state = State(
+        np.zeros(num_members, np.int64),
+        np.zeros((net.weight.shape[0], num_units), np.int16),
+        np.zeros(num_units, np.int64),
+        np.zeros(num_members, np.int64),
+        np.zeros((num_members, num_units), np.int64),
+        np.zeros((0, 0), np.int64),
+        np.zeros(num_units, np.float64),
+        np.zeros(2, np.int64),
+    )
+    for c in range(hosting.class_unit.shape[0]):
+        for e in range(num_experts):
+            state.unit[c * num_experts + e] = route(hosting, hosts, e, c)
+    fill(net, state)
+    value = score_of(net, state, timed)
+    above = excess(net, state)
+    for _ in range(rounds):
+        one = draw(rng, num_slots)
+        other = draw(rng, num_slots)
+        a = hosting.slot_unit[one]
+        b = hosting.slot_unit[other]
+        e = held[one]
+        f = held[other]
+        swap = draw(rng, 2) == 0
+        if e == f or a == b:
+            continue
+        if swap:
+            if (e >= 0 and hosts[e, b] > 0) or (f >= 0 and hosts[f, a] > 0):
+                continue
+        else:  # the slot `one` goes over from e to f
+            if e >= 0 and count[e] < 2:
+                continue
+            if (f < 0 and not hosting.empty) or (f >= 0 and hosts[f, a] > 0):
+                continue
+        put(hosts, e, a, -1)
+        put(hosts, f, a, 1)
+        if swap:
+            put(hosts, f, b, -1)
+            put(hosts, e, b, 1)
+        if e >= 0:
+            reroute(net, state, hosting, hosts, e)
+        if f >= 0:
+            reroute(net, state, hosting, hosts, f)
+        after = score_of(net, state, timed)
+        over_cap = excess(net, state)
+        if over_cap < above or (over_cap <= above and after <= value):
+            value = after
+            above = over_cap
+            held[one] = f
+            if swap:
+                held[other] = e
+            else:
+                if e >= 0:
+                    count[e] -= 1
+                if f >= 0:
+                    count[f] += 1
+            continue
+        put(hosts, e, a, 1)
+        put(hosts, f, a, -1)
+        if swap:
+            put(hosts, f, b, 1)
+            put(hosts, e, b, -1)
+        if e >= 0:
+            reroute(net, state, hosting, hosts, e)
+        if f >= 0:
+            reroute(net, state, hosting, hosts, f)
+    return rounds

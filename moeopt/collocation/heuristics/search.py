@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.collocation import bounds
-from moeopt.collocation.heuristics import fill, nets
+from moeopt.collocation import bounds, verify
+from moeopt.collocation.heuristics import fill, nets, replicas, simple
 from moeopt.collocation.heuristics.starts import starts
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation
@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 
 ROUNDS = 3_000
 """Swaps from each start."""
+REPLICA_TRIES = 4
+"""Tries of replicas for each swap."""
 SLICE = 500
 """Swaps between two looks at the clock."""
 
@@ -62,8 +64,24 @@ def _layer(instance: CollocationInstance, row: int, rounds: int, context: Contex
         if best is None or value < best:
             best, kept = value, unit
     assert kept is not None
-    held = _slots(instance, kept, loads, units)
-    return fill.fill_spare(instance, held, loads), done
+    held = fill.fill_spare(instance, fill.into_slots(instance, kept[: instance.num_experts], loads, units), loads)
+    if instance.num_slots > instance.num_experts:
+        rng = np.array([1 + (15485863 * (row + 1) + 104729 * context.seed) % 2147483646], dtype=np.int64)
+        rate = (
+            _rate(instance, row, plain, kept)
+            if instance.objective in ("time", "tokens")
+            else np.zeros(len(plain.price))
+        )
+        slow = not connectivity.replicate.in_time(context.deadline)
+        tries = rounds * REPLICA_TRIES // (20 if slow else 1)
+        tried = [held]
+        if instance.objective == "tokens":  # where loads are all, what balances loads is a start too
+            tried.append(simple.by_load(instance, row))
+        held = min(
+            (replicas.improved(instance, row, one, rate, tries, rng, slow) for one in tried),
+            key=lambda one: verify.objective_of(instance, verify.value(instance, verify.count(instance, row, one))),
+        )
+    return held, done
 
 
 def _improve(net: connectivity.Net, unit: Ints, timed: bool, rounds: int, rng: Ints, context: Context) -> int:
@@ -108,8 +126,3 @@ def _value(instance: CollocationInstance, net: connectivity.Net, unit: Ints) -> 
     if instance.objective == "time":
         return excess * 1e6 + float((copies * net.price / np.array(bounds.cuts(instance))).max()), total
     return excess, total
-
-
-def _slots(instance: CollocationInstance, unit: Ints, loads: Ints, units: Ints) -> Ints:
-    """Experts in slots."""
-    return fill.into_slots(instance, unit[: instance.num_experts], loads, units)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import EMPTY, Collocation
@@ -10,6 +11,8 @@ from moeopt.collocation.rows import loads_of
 from moeopt.kernels.counts import greedy_counts
 from moeopt.kernels.lpt import pack
 from moeopt.registry import Context, Outcome
+
+Ints = NDArray[np.int64]
 
 
 def id_order(instance: CollocationInstance, context: Context) -> Outcome[Collocation]:
@@ -24,14 +27,19 @@ def id_order(instance: CollocationInstance, context: Context) -> Outcome[Colloca
 
 def load_only(instance: CollocationInstance, context: Context) -> Outcome[Collocation]:
     """Replicas by load, heaviest first to the lightest GPU: what balancers do that know no pairs of experts."""
-    loads = np.stack([loads_of(instance, row) for row in range(instance.num_layers)]).astype(np.float64)
+    return Outcome(Collocation.of(np.stack([by_load(instance, row) for row in range(instance.num_layers)])))
+
+
+def by_load(instance: CollocationInstance, row: int) -> Ints:
+    """(S,) experts in slots."""
+    loads = loads_of(instance, row).astype(np.float64)[None]
     slots = instance.num_slots if instance.fill == "all" else instance.num_experts
     counts = greedy_counts(loads, slots, int((instance.slots > 0).sum()))
     held = pack(loads / counts, counts, [int(one) for one in instance.slots], distinct=True)
-    return Outcome(Collocation.of(np.stack([without_doubles(instance, row.astype(np.int64)) for row in held])))
+    return without_doubles(instance, held[0].astype(np.int64))
 
 
-def without_doubles(instance: CollocationInstance, held: np.ndarray) -> np.ndarray:
+def without_doubles(instance: CollocationInstance, held: Ints) -> Ints:
     """The same with second copies on a GPU swapped for experts that it lacks."""
     held, gpu_of = held.copy(), instance.gpu_of_slot
     for slot in range(len(held)):
