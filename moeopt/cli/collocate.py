@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -172,7 +173,7 @@ def _show(result: Result, say: Say) -> None:
     )
     if "critical_path" in found:
         path = found["critical_path"]
-        text = f"{duration(path['no_overlap_s'])} without overlap, {duration(path['overlap_s'])} with overlap of the stages"
+        text = f"{duration(path['no_overlap_s'])}, or {duration(path['overlap_s'])} where the stages overlap"
         lines.append(("on the path", text))
         worst = found["links"]["rows"][0] if found["links"]["rows"] else None
         if worst is not None:
@@ -188,7 +189,7 @@ def _show(result: Result, say: Say) -> None:
         say.show(rows)
 
 
-def _objective(found: dict[str, Any]) -> str:
+def _objective(found: Mapping[str, Any]) -> str:
     return {
         "time": "the busiest link, dispatch and combine, summed over layers",
         "copies": "to units besides a token's own, summed over layers",

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -80,14 +81,30 @@ def bound(instance: CollocationInstance, row: int) -> LayerBound:
     diagonal = None
     touched = trivial(instance, rows)
     places = instance.num_units * int(instance.unit_slots.max())
-    if 1 < instance.num_units and places <= MOST_PLACES and rows.sets.shape[1] > 1:
+    if instance.num_units > 1 and places <= MOST_PLACES and rows.sets.shape[1] > 1:
         diagonal = np.round(spectrum.best_diagonal(_padded(instance, rows), instance.num_units), 3)
         found = spectral_hull(instance, rows, diagonal)
         kind, touched = {"kind": "spectral_hull", "diagonal": diagonal.tolist()}, max(found, touched)
-    copies = copies_floor(instance, rows, touched, diagonal)
+    touched, copies = floors(instance, rows, touched, diagonal)
     value = objective_floor(instance, rows, copies)
     certificate = {"layer": instance.layers[row], **kind, "touched": str(touched), "copies": str(copies)}
     return LayerBound(value, touched, certificate | {"value": str(value)} | cut_of(instance))
+
+
+def floors(
+    instance: CollocationInstance, rows: Rows, touched: Fraction, diagonal: NDArray[np.float64] | None
+) -> tuple[Fraction, Fraction]:
+    """Units touched and copies that travel, each brought up to the next number that can be.
+
+    Both are whole numbers, summed over the sources that are told apart and divided by how many there are.
+    """
+    spare = instance.source is None and instance.pairs is None and instance.num_slots > instance.num_experts
+    sources = instance.num_gpus if spare else 1
+    touched = Fraction(ceil(touched * sources), sources)
+    copies = copies_floor(instance, rows, touched, diagonal)
+    if instance.source is not None or spare or instance.pairs is not None:
+        copies = Fraction(ceil(copies * sources), sources)
+    return touched, copies
 
 
 def copies_floor(
@@ -206,7 +223,7 @@ def recheck(instance: CollocationInstance, row: int, certificate: Mapping[str, A
         if certificate["kind"] == "spectral_hull":
             diagonal = np.array(certificate["diagonal"])
             touched = max(touched, spectral_hull(instance, rows, diagonal))
-        true = objective_floor(instance, rows, copies_floor(instance, rows, touched, diagonal))
+        true = objective_floor(instance, rows, floors(instance, rows, touched, diagonal)[1])
     if said > true * (1 + Fraction(1, 10**9)):
         text = f"the bound {float(said):g} does not follow from its certificate, which gives {float(true):g}"
         return [f"layer {layer}: {text}"]

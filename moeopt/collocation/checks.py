@@ -84,7 +84,7 @@ def pair_counts(given: Any, check: Violations) -> Ints | None:
     if (table != np.rint(table)).any():
         check.add("pairs", "fractions", rule="must be whole counts", fix="Give counts of tokens, not shares")
         return None
-    found = np.rint(table).astype(np.int64)
+    found: Ints = np.rint(table).astype(np.int64)
     for layer, one, other in np.argwhere(found != found.transpose(0, 2, 1))[:1]:
         where = f"layer {layer}, experts {one}, {other}"
         value = f"{found[layer, one, other]} and {found[layer, other, one]}"

@@ -148,9 +148,10 @@ def advice(instance: CollocationInstance, judged: verify.Evaluation, found: dict
     if share < WORTH:
         reason = f"{where} is won over {what}, below {percent(WORTH)}"
         return told | {"action": "keep", "reason": reason}
+    reason = f"{where} is won over {what}"
     if instance.objective == "time" and instance.step_s is None:
-        where += "; what that is of a step needs step_s"
-    return told | {"action": "move", "reason": f"{where} is won over {what}", "knob": knob(instance)}
+        reason += "; what that is of a step needs step_s"
+    return told | {"action": "move", "reason": reason, "knob": knob(instance)}
 
 
 def describe_objective(instance: CollocationInstance) -> str:
@@ -174,8 +175,8 @@ def notes(instance: CollocationInstance, found: dict[str, Any]) -> list[str]:
     told = []
     if instance.objective == "tokens":
         told.append(
-            f"{instance.transport.name} merges nothing and sources are alike: the bytes are the same for every plan, so "
-            "only the balance of tokens is improved"
+            f"{instance.transport.name} merges nothing and sources are alike: the bytes are the same for every plan, "
+            "so only the balance of tokens is improved"
         )
     if instance.transport.merge == "node" and instance.num_units == 1:
         told.append("there is one node: nothing crosses the network, whatever the plan")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 
 Point = tuple[int, int]
 """(pairs together, units touched)."""
@@ -82,7 +83,7 @@ def fewest_touched(tokens: Sequence[tuple[int, int]], units: int, room: int, pai
         corners = hull(size, units, room)
         total += corners[0][1] * count
         left -= corners[0][0] * count
-        for (x, y), (x_next, y_next) in zip(corners, corners[1:], strict=False):
+        for (x, y), (x_next, y_next) in pairwise(corners):
             steps.append((Fraction(y_next - y, x_next - x), x_next - x, count))
     for slope, width, count in sorted(steps):
         used = min(max(left, Fraction(0)), Fraction(width * count))

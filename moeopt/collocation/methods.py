@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from moeopt.collocation import exact
 from moeopt.collocation.heuristics import greedy, kernighan_lin, search, simple, spectral
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.problem import house
@@ -27,6 +28,9 @@ METHODS = (
     ),
     Method("spectral", spectral.spectral, "eigenvectors of the pair graph, equal groups", "heuristic", _needs_pairs),
     Method("search", search.search, "swaps on exact copies from several starts", "heuristic"),
+    Method(
+        "exact", exact.solve_exact, "search, then the programme: tiny sizes", "exact when it ends", exact.no_programme
+    ),
     Method("auto", search.search, "search", "as reached"),
 )
 

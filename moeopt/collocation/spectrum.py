@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-STEPS = 150
+STEPS = 120
 ROUNDING = 64.0
 """Eigenvalues of a symmetric matrix are computed to within a few (dimension) x (machine epsilon) x (norm)."""
 
@@ -64,7 +64,8 @@ def best_diagonal(pairs: Floats, units: int, steps: int = STEPS) -> Floats:
         if norm < 1e-12:
             break
         center = center - step * slope / norm
-    return best
+    found: Floats = best
+    return found
 
 
 def _spectrum(pairs: Floats, diagonal: Floats, units: int) -> tuple[Floats, Floats]:

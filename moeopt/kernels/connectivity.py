@@ -51,12 +51,12 @@ class Net(NamedTuple):
 class State(NamedTuple):
     """What the search changes.
 
-    ``unit`` (E,) where an expert is; ``count`` (M, U) experts of a row in a unit; ``inflow`` (U,) copies a unit gets;
+    ``unit`` (E,) where an expert is; ``inside`` (M, U) experts of a row in a unit; ``inflow`` (U,) copies a unit gets;
     ``ben`` (E,), ``pen`` (E, U), ``both`` (E, E) as above; ``total`` (U,) loads; ``move`` the pair found last.
     """
 
     unit: Ints
-    count: NDArray[np.int16]
+    inside: NDArray[np.int16]
     inflow: Ints
     ben: Ints
     pen: Ints
@@ -75,13 +75,13 @@ def draw(rng: Ints, below: int) -> int:
 @jit
 def fill(net: Net, state: State) -> None:
     """Count everything anew from `unit`."""
-    state.count[:] = 0
+    state.inside[:] = 0
     state.inflow[:] = 0
     state.ben[:] = 0
     state.pen[:] = 0
     state.both[:] = 0
     state.total[:] = 0.0
-    unit, count = state.unit, state.count
+    unit, count = state.unit, state.inside
     paired = state.both.shape[0] > 0
     for e in range(unit.shape[0]):
         state.total[unit[e]] += net.load[e]
@@ -117,7 +117,7 @@ def partner(net: Net, state: State, row: int, u: int, e: int) -> int:
 @jit
 def shift(net: Net, state: State, e: int, to: int) -> None:
     """Move an expert to another unit."""
-    unit, count, ben, pen, both, inflow = state.unit, state.count, state.ben, state.pen, state.both, state.inflow
+    unit, count, ben, pen, both, inflow = state.unit, state.inside, state.ben, state.pen, state.both, state.inflow
     start, member, weight, home = net.start, net.member, net.weight, net.home
     out = unit[e]
     own = 0

@@ -28,7 +28,9 @@ def search_rows(instance: CollocationInstance, row: int) -> Rows:
     return found.singles() if not instance.transport.merges else found
 
 
-def net(rows: Rows, loads: Ints, unit_of_gpu: Ints, num_slots: int, price: Floats, rate: Floats, cap: Floats) -> Net:
+def net(
+    rows: Rows, loads: Ints | Floats, unit_of_gpu: Ints, num_slots: int, price: Floats, rate: Floats, cap: Floats
+) -> Net:
     """`Net` of E experts and ``S - E`` empty slots."""
     num_experts = len(loads)
     line, place = np.nonzero(rows.sets >= 0)

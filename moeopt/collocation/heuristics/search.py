@@ -52,26 +52,26 @@ def _layer(instance: CollocationInstance, row: int, rounds: int, context: Contex
     for number, start in enumerate(starts(instance, row, context.seed)):
         if best is not None and context.deadline.passed():
             break
-        unit = start.copy()
-        rng = np.array([1 + (7919 * (number + 1) + 104729 * context.seed + row) % 2147483646], dtype=np.int64)
-        if instance.objective != "tokens":
+        unit, rng = start.copy(), _generator(row, number, context.seed)
+        if instance.objective == "tokens":
+            timed = nets.layer_net(instance, row, _rate(instance, plain, unit))
+            done += _improve(timed, unit, True, rounds, rng, context)
+        else:
             done += _improve(plain, unit, False, rounds, rng, context)
-        if instance.objective in ("time", "tokens"):
-            done += _improve(
-                nets.layer_net(instance, row, _rate(instance, row, plain, unit)), unit, True, rounds, rng, context
-            )
         value = _value(instance, plain, unit)
         if best is None or value < best:
             best, kept = value, unit
-    assert kept is not None
+    assert kept is not None and best is not None
+    if instance.objective == "time" and not context.deadline.passed():
+        unit = kept.copy()
+        timed = nets.layer_net(instance, row, _rate(instance, plain, unit))
+        done += _improve(timed, unit, True, rounds, _generator(row, 99, context.seed), context)
+        if _value(instance, plain, unit) < best:
+            kept = unit
     held = fill.fill_spare(instance, fill.into_slots(instance, kept[: instance.num_experts], loads, units), loads)
     if instance.num_slots > instance.num_experts:
-        rng = np.array([1 + (15485863 * (row + 1) + 104729 * context.seed) % 2147483646], dtype=np.int64)
-        rate = (
-            _rate(instance, row, plain, kept)
-            if instance.objective in ("time", "tokens")
-            else np.zeros(len(plain.price))
-        )
+        rng = _generator(row, 100, context.seed)
+        rate = _rate(instance, plain, kept) if instance.objective in ("time", "tokens") else np.zeros(len(plain.price))
         slow = not connectivity.replicate.in_time(context.deadline)
         tries = rounds * REPLICA_TRIES // (20 if slow else 1)
         tried = [held]
@@ -82,6 +82,12 @@ def _layer(instance: CollocationInstance, row: int, rounds: int, context: Contex
             key=lambda one: verify.objective_of(instance, verify.value(instance, verify.count(instance, row, one))),
         )
     return held, done
+
+
+def _generator(row: int, number: int, seed: int) -> Ints:
+    """The kernel's generator, another for every layer, start and seed."""
+    mixed = np.random.SeedSequence([seed, row, number]).generate_state(1)[0]
+    return np.array([1 + int(mixed) % 2147483646], dtype=np.int64)
 
 
 def _improve(net: connectivity.Net, unit: Ints, timed: bool, rounds: int, rng: Ints, context: Context) -> int:
@@ -96,7 +102,7 @@ def _improve(net: connectivity.Net, unit: Ints, timed: bool, rounds: int, rng: I
     return done
 
 
-def _rate(instance: CollocationInstance, row: int, net: connectivity.Net, unit: Ints) -> Floats:
+def _rate(instance: CollocationInstance, net: connectivity.Net, unit: Ints) -> Floats:
     """(U,) time a copy adds to a unit, scaled so that the longest time of the start is 1."""
     raw = np.ones(len(net.price))
     if instance.objective == "time":

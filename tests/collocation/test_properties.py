@@ -1,0 +1,150 @@
+"""What holds for every method of collocation."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from moeopt import collocation
+from moeopt.collocation import METHODS, CollocationInstance, bounds
+from moeopt.errors import PlanError
+from moeopt.limits import Limits
+from moeopt.result import Status
+from tests.collocation.strategies import instances, legal, objective
+
+LIMITS = Limits(iterations=40, nodes=200)
+QUICK = [name for name in METHODS if name != "exact"]
+
+
+@given(instances())
+@settings(max_examples=60, deadline=None)
+def test_every_method_gives_a_plan_the_referee_takes_and_a_bound_below_it(instance: CollocationInstance) -> None:
+    for name in QUICK:
+        if METHODS[name].applies(instance) is not None:
+            continue
+        note(f"method {name}")
+        result = collocation.solve(instance, method=name, limits=LIMITS)
+        assert result.objective is not None and result.lower_bound is not None
+        values = [objective(instance, row, held.tolist()) for row, held in enumerate(result.plan.slot_expert)]
+        assert float(sum(values, Fraction(0))) == pytest.approx(result.objective, rel=1e-12)
+        assert result.lower_bound <= result.objective
+        for row, certificate in enumerate(result.certificate["layers"]):
+            assert collocation.recheck(instance, row, certificate) == []
+
+
+@given(instances(max_experts=4))
+@settings(max_examples=40, deadline=None)
+def test_bounds_are_never_above_brute_force(instance: CollocationInstance) -> None:
+    if instance.num_slots > 6:
+        return
+    for row in range(instance.num_layers):
+        best = min(objective(instance, row, held) for held in legal(instance))
+        assert bounds.bound(instance, row).value <= best
+
+
+@given(instances(max_experts=5, replicas=False, transports=["deepep-normal", "nvl-domain"]), st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_relabelling_experts_leaves_the_bound_alone(instance: CollocationInstance, seed: int) -> None:
+    order = np.random.default_rng(seed).permutation(instance.num_experts)
+    ids = np.where(instance.ids >= 0, order[instance.ids], -1)
+    other = CollocationInstance(
+        ids, experts=instance.num_experts, nodes=instance.node, gpus=instance.num_gpus, slots=instance.slots,
+        fill=instance.fill, transport=instance.transport, replica_rule=instance.replica_rule, source=instance.source,
+    )  # fmt: skip
+    for row in range(instance.num_layers):
+        one, two = bounds.bound(instance, row).value, bounds.bound(other, row).value
+        assert float(one) == pytest.approx(float(two), rel=0.05, abs=1.0)
+
+
+@given(instances(replicas=False), st.integers(2, 5))
+@settings(max_examples=25, deadline=None)
+def test_the_trace_repeated_is_as_many_times_the_objective(instance: CollocationInstance, times: int) -> None:
+    source = None if instance.source is None else np.tile(instance.source, times)
+    more = CollocationInstance(
+        np.tile(instance.ids, (1, times, 1)), experts=instance.num_experts, nodes=instance.node,
+        gpus=instance.num_gpus, slots=instance.slots, fill=instance.fill, transport=instance.transport,
+        replica_rule=instance.replica_rule, source=source,
+    )  # fmt: skip
+    plan = collocation.solve(instance, method="id_order").plan
+    assert collocation.evaluate(more, plan).objective == times * collocation.evaluate(instance, plan).objective
+
+
+@given(instances())
+@settings(max_examples=25, deadline=None)
+def test_same_seed_same_bytes_and_a_warm_start_never_ends_worse(instance: CollocationInstance) -> None:
+    before = instance.ids.copy()
+    one = collocation.solve(instance, method="search", limits=LIMITS, seed=3)
+    two = collocation.solve(instance, method="search", limits=LIMITS, seed=3)
+    assert one.canonical() == two.canonical()
+    assert (instance.ids == before).all()
+    start = collocation.solve(instance, method="load_only").plan
+    warm = collocation.solve(instance, method="id_order", warm_start=start)
+    assert warm.objective <= float(collocation.evaluate(instance, start).objective)
+
+
+@given(instances())
+@settings(max_examples=25, deadline=None)
+def test_the_document_reads_back_as_itself(instance: CollocationInstance) -> None:
+    again = CollocationInstance.from_dict(instance.to_dict())
+    assert again.to_dict() == instance.to_dict() and again.sha256 == instance.sha256
+
+
+@given(instances(max_experts=6))
+@settings(max_examples=25, deadline=None)
+def test_damage_is_found(instance: CollocationInstance) -> None:
+    held = collocation.solve(instance, method="id_order").plan.slot_expert.copy()
+    lost = held.copy()
+    lost[0][lost[0] == 0] = 1 if instance.num_experts > 1 else -1
+    for wrong in (lost, held[:, :-1], held + instance.num_experts):
+        with pytest.raises(PlanError):
+            collocation.evaluate(instance, wrong)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_exact_equals_brute_force_and_search_finds_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ids = np.stack([rng.permutation(6)[:3] for _ in range(20)])
+    instance = CollocationInstance(ids, experts=6, nodes=2, gpus=2)
+    result = collocation.solve(instance, method="exact")
+    best = min(objective(instance, 0, held) for held in legal(instance))
+    assert result.status is Status.OPTIMAL
+    assert result.objective == float(best)
+    assert collocation.solve(instance, method="search").objective == float(best)
+
+
+def test_planted_groups_are_found() -> None:
+    rng = np.random.default_rng(0)
+    group = rng.permutation(32) // 8  # four groups of eight experts, scattered over the ids
+    where = [np.flatnonzero(group == one) for one in range(4)]
+    ids = [rng.choice(where[rng.integers(4)], size=4, replace=False) for _ in range(600)]
+    ids += [rng.choice(32, size=4, replace=False) for _ in range(30)]
+    instance = CollocationInstance(ids, experts=32, nodes=4, gpus=4)
+    for name in ("search", "kernighan_lin", "spectral"):
+        plan = collocation.solve(instance, method=name).plan.slot_expert[0].reshape(4, 8)
+        assert {frozenset(row.tolist()) for row in plan} == {frozenset(one.tolist()) for one in where}, name
+
+
+def test_interpreted_search_equals_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    from moeopt.kernels import connectivity
+    from moeopt.kernels._jit import has_numba
+
+    if not has_numba():
+        pytest.skip("numba is not installed")
+    rng = np.random.default_rng(1)
+    ids = np.stack([rng.permutation(10)[:3] for _ in range(30)])
+    plans = []
+    for plain in (False, True):
+        instance = CollocationInstance(ids, experts=10, nodes=2, gpus=4, slots=12)
+        if plain:
+            monkeypatch.setattr(connectivity, "improve", connectivity.improve.plain())
+            monkeypatch.setattr(connectivity, "replicate", connectivity.replicate.plain())
+            for name in ("improve", "replicate"):
+                function = getattr(connectivity, name)
+                function.in_time = lambda deadline: True
+                function.plain = lambda function=function: function
+        plans.append(collocation.solve(instance, limits=Limits(iterations=60)).plan.slot_expert)
+    assert (plans[0] == plans[1]).all()
