@@ -1,0 +1,115 @@
+"""Bad input is refused with every fault named at once, and what was assumed is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from moeopt import collocation
+from moeopt.cluster import reference
+from moeopt.collocation import CollocationInstance, Transport
+from moeopt.errors import InstanceError
+
+GOOD = [[0, 1], [2, 3], [0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("ids", "more", "message"),
+    [
+        ([[0, 0]], {}, "a token selects an expert once"),
+        ([[0, 7]], {"experts": 4}, "must be -1 or an expert below experts = 4"),
+        ([[0, -2]], {"experts": 4}, "must be -1 or an expert"),
+        ([[-1, -1]], {"experts": 4}, "a layer must have a token"),
+        ([[0, 1, 2, 3, 4]], {"experts": 4}, "expert below experts = 4"),
+        ([[0.5, 1]], {}, "must be whole numbers"),
+        ([], {}, "must be whole numbers"),
+        (GOOD, {"gpus": 3}, "must divide gpus = 3"),
+        (GOOD, {"slots": 5}, "must be a multiple of gpus = 2. Use 4 or 6"),
+        (GOOD, {"slots": 2}, "must hold all experts = 4"),
+        (GOOD, {"slots": [4, 5]}, "cannot hold more than experts = 4"),
+        (GOOD, {"source": [0, 1]}, "must be 3 GPUs, one a token"),
+        (GOOD, {"source": [0, 1, 2]}, "must be a GPU from 0 to 1"),
+        (GOOD, {"transport": "nccl"}, "is not one of deepep-normal"),
+        (GOOD, {"transport": "custom"}, "needs what is merged"),
+        (GOOD, {"transport": "allgather"}, "no placement changes the bytes"),
+        (GOOD, {"transport": "deepep-ll", "objective": "copies"}, "no plan changes the bytes"),
+        (GOOD, {"objective": "time"}, "needs a link graph"),
+        (GOOD, {"objective": "tokens"}, "copies are merged"),
+        (GOOD, {"max_imbalance": 0.5}, "must be a finite number >= 1"),
+        (GOOD, {"held_out": 1.5}, "share of the tokens"),
+        (GOOD, {"held_out": 0.99}, "must leave some of the 3 tokens"),
+        (GOOD, {"groups": 2}, "groups and top_groups belong together"),
+        (GOOD, {"groups": 2, "top_groups": 1}, "come from at most top_groups = 1"),
+        (GOOD, {"current": [[0, 1, 2]]}, "must be 1 layers x 4 slots"),
+        (GOOD, {"layers": [1, 2]}, "must be 1 different whole numbers"),
+        (GOOD, {"replica_rule": "random"}, "must be one of nearest"),
+    ],
+)
+def test_bad_input_is_refused(ids: Any, more: dict[str, Any], message: str) -> None:
+    given = {"nodes": 2, "gpus": 2} | more
+    with pytest.raises(InstanceError) as error:
+        CollocationInstance(ids, **given)
+    assert message in str(error.value)
+
+
+def test_every_fault_is_named_at_once() -> None:
+    with pytest.raises(InstanceError) as error:
+        CollocationInstance([[0, 0], [1, 9]], experts=4, nodes=2, gpus=2, transport="x", fill="some", hidden=0)
+    assert {one.field for one in error.value.violations} == {"ids", "transport", "fill", "hidden"}
+
+
+def test_padding_and_idle_columns_are_taken() -> None:
+    instance = CollocationInstance([[0, 1, -1], [2, -1, -1], [-1, -1, -1]], experts=4, nodes=2, gpus=2)
+    layer = collocation.evaluate(instance, [0, 1, 2, 3]).layers[0]
+    assert layer.counts.tokens == 2 and layer.touched == 2
+
+
+def test_pair_counts_are_called_an_approximation() -> None:
+    pairs = np.zeros((4, 4), dtype=int)
+    pairs[0, 1] = pairs[1, 0] = 9
+    pairs[2, 3] = pairs[3, 2] = 5
+    instance = CollocationInstance(pairs=pairs, nodes=2, gpus=2)
+    result = collocation.solve(instance)
+    assert result.unit == "pairs apart" and result.objective == 0
+    assert any("approximation" in note for note in result.notes)
+    with pytest.raises(InstanceError, match="must be symmetric"):
+        CollocationInstance(pairs=np.triu(pairs), nodes=2, gpus=2)
+
+
+def test_group_limited_routing_is_taken_where_tokens_keep_it() -> None:
+    instance = CollocationInstance([[0, 1], [2, 3]], nodes=2, gpus=2, groups=2, top_groups=1)
+    assert collocation.solve(instance).solution["lambda"] == 1
+
+
+def test_low_latency_balances_tokens_and_says_so() -> None:
+    instance = CollocationInstance(GOOD, nodes=2, gpus=2, transport="deepep-ll")
+    result = collocation.solve(instance)
+    assert result.unit == "tokens" and result.objective == 3
+    assert any("only the balance of tokens" in note for note in result.notes)
+
+
+def test_a_cap_that_no_plan_keeps_is_infeasible() -> None:
+    instance = CollocationInstance([[0, 1], [0, 2], [0, 3]], experts=4, nodes=2, gpus=4, max_imbalance=1.5)
+    result = collocation.solve(instance)
+    assert str(result.status) == "INFEASIBLE" and "expert 0 alone" in result.conflicts[0]["message"]
+
+
+def test_a_rack_of_one_domain_is_one_unit() -> None:
+    instance = CollocationInstance(GOOD, experts=72, cluster=reference("gb200-nvl72"))
+    assert instance.num_units == 1
+    assert any("one node" in note for note in collocation.solve(instance, method="id_order").notes)
+
+
+def test_custom_transports_have_their_own_bytes() -> None:
+    assert Transport("mine", "node", dispatch_bytes=0.5).copy_bytes(4096) == (2048.0, 8192.0)
+    with pytest.raises(InstanceError, match="is not one of node"):
+        Transport("mine", "all")
+
+
+def test_held_out_tokens_are_scored_and_not_fitted() -> None:
+    ids = [[0, 1]] * 10 + [[0, 2]] * 10
+    instance = CollocationInstance(ids, experts=4, nodes=2, gpus=2, held_out=0.5)
+    found = collocation.solve(instance).solution
+    assert found["lambda"] == 1 and found["lambda_held_out"] == 2
