@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from moeopt.collocation import exact
 from moeopt.collocation.heuristics import greedy, kernighan_lin, search, simple, spectral
+from moeopt.collocation.heuristics.repair import held_to_cap
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.problem import house
 from moeopt.registry import Method
@@ -35,4 +38,4 @@ METHODS = (
 )
 
 for _method in METHODS:
-    house(_method)
+    house(replace(_method, run=held_to_cap(_method.run)))

@@ -48,7 +48,9 @@ def instances(draw: st.DrawFn, *, max_experts: int = 7, replicas: bool = True, t
         nodes=nodes,
         gpus=gpus,
         slots=(each + more) * gpus,
-        fill=draw(st.sampled_from(["all", "at_most"])) if replicas and (each + more) * gpus <= experts * gpus else "at_most",
+        fill=draw(st.sampled_from(["all", "at_most"]))
+        if replicas and (each + more) * gpus <= experts * gpus
+        else "at_most",
         transport=draw(st.sampled_from(transports or ["deepep-normal", "deepep-ll", "nvl-domain"])),
         replica_rule=draw(st.sampled_from(["nearest", "home_node", "even"])),
         source=source,

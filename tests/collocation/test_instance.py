@@ -113,3 +113,20 @@ def test_held_out_tokens_are_scored_and_not_fitted() -> None:
     instance = CollocationInstance(ids, experts=4, nodes=2, gpus=2, held_out=0.5)
     found = collocation.solve(instance).solution
     assert found["lambda"] == 1 and found["lambda_held_out"] == 2
+
+
+def test_the_load_cap_is_kept_by_every_method() -> None:
+    rng = np.random.default_rng(0)
+    ids = np.stack([rng.choice(16, size=3, replace=False, p=np.arange(1, 17) / 136) for _ in range(300)])
+    instance = CollocationInstance(ids, experts=16, nodes=2, gpus=4, max_imbalance=1.1)
+    for name in ("id_order", "load_only", "greedy", "kernighan_lin", "spectral", "search"):
+        result = collocation.solve(instance, method=name)
+        assert result.solution["imbalance"] <= 1.1, name
+    free = CollocationInstance(ids, experts=16, nodes=2, gpus=4)
+    assert collocation.solve(free).objective <= collocation.solve(instance).objective
+
+
+def test_no_plan_within_the_cap_is_said() -> None:
+    ids = [[0, 1]] * 10 + [[2, 3]] * 9  # loads 10, 10, 9, 9 fill two GPUs evenly, and not four
+    result = collocation.solve(CollocationInstance(ids, nodes=2, gpus=4, max_imbalance=1.04))
+    assert str(result.status) in ("UNKNOWN", "INFEASIBLE")
