@@ -75,6 +75,7 @@ def collocate(
     check.raise_if_any()
     assert instance is not None and limits is not None
     find_plugins([method])
+    _say_if_compiling(method, limits.time_s is not None, say)
     with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]):
         result = PROBLEM.solve(instance, method=method, limits=limits, seed=pace.seed, on_progress=listener)
     if to_file is not None and to_file.lower().endswith(".json"):
@@ -99,6 +100,17 @@ def collocate(
         complain(f"{trace}: no plan was found ({result.stop})")
         return NO_PLAN
     return DONE
+
+
+def _say_if_compiling(method: str, limited: bool, say: Say) -> None:
+    """The first search on a machine compiles for half a minute, which looks like a hang."""
+    from moeopt.kernels import connectivity
+    from moeopt.kernels._jit import has_numba
+
+    kernels = (connectivity.improve, connectivity.replicate)
+    missing = has_numba() and not all(kernel.ready() or kernel.on_disk() for kernel in kernels)
+    if missing and not limited and method in ("auto", "search", "exact"):
+        say.note("compiling the search, once on this machine: half a minute or more; moeopt warmup does it beforehand")
 
 
 def read_instance(

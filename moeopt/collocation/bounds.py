@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.collocation import hull, own_hull, spectrum
+from moeopt.collocation import hull, own_hull, spectrum, weights
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.rows import Rows, loads_of, rows_of
 
@@ -65,6 +65,15 @@ def spectral_hull(instance: CollocationInstance, rows: Rows, diagonal: NDArray[n
     return hull.fewest_touched(sizes(rows), units, room, together)
 
 
+def _by_pairs(instance: CollocationInstance, rows: Rows, certificate: Mapping[str, Any]) -> Fraction:
+    """Units touched by all tokens: the better of all pairs alike and of pairs chosen token by token."""
+    places, units = instance.num_units * int(instance.unit_slots.max()), instance.num_units
+    plain = spectral_hull(instance, rows, np.array(certificate["diagonal"], dtype=np.float64))
+    tables = [weights.unpacked(entries, places) for entries in certificate["tables"]]
+    diagonal = np.array(certificate["weighted_diagonal"], dtype=np.float64)
+    return max(plain, Fraction(weights.floor(rows, places, units, tables, diagonal)))
+
+
 def _padded(instance: CollocationInstance, rows: Rows) -> NDArray[np.float64]:
     places = instance.num_units * int(instance.unit_slots.max())
     pairs = np.zeros((places, places))
@@ -82,9 +91,17 @@ def bound(instance: CollocationInstance, row: int) -> LayerBound:
     touched = trivial(instance, rows)
     places = instance.num_units * int(instance.unit_slots.max())
     if instance.num_units > 1 and places <= MOST_PLACES and rows.sets.shape[1] > 1:
-        diagonal = np.round(spectrum.best_diagonal(_padded(instance, rows), instance.num_units), 3)
-        found = spectral_hull(instance, rows, diagonal)
-        kind, touched = {"kind": "spectral_hull", "diagonal": diagonal.tolist()}, max(found, touched)
+        pairs = _padded(instance, rows)
+        diagonal = np.round(spectrum.best_diagonal(pairs, instance.num_units), 3)
+        tables, other = weights.best_tables(rows, pairs, diagonal, instance.num_units)
+        kind = {
+            "kind": "weighted_pairs",
+            "diagonal": diagonal.tolist(),
+            "weighted_diagonal": np.round(other, 3).tolist(),
+            "tables": [weights.packed(table) for table in tables],
+        }
+        if not _own_partitions(instance):
+            touched = max(touched, _by_pairs(instance, rows, kind))
     touched, copies = floors(instance, rows, touched, diagonal)
     value = objective_floor(instance, rows, copies)
     certificate = {"layer": instance.layers[row], **kind, "touched": str(touched), "copies": str(copies)}
@@ -101,7 +118,7 @@ def floors(
     spare = instance.source is None and instance.pairs is None and instance.num_slots > instance.num_experts
     sources = instance.num_gpus if spare else 1
     touched = Fraction(ceil(touched * sources), sources)
-    copies = copies_floor(instance, rows, touched, diagonal)
+    copies = max(copies_floor(instance, rows, touched, diagonal), touched - rows.tokens)
     if instance.source is not None or spare or instance.pairs is not None:
         copies = Fraction(ceil(copies * sources), sources)
     return touched, copies
@@ -118,11 +135,13 @@ def copies_floor(
         share = Fraction(int(instance.unit_gpus.max()), instance.num_gpus)
         return touched * (1 - share)  # without replicas a unit is touched or not, whatever the source
     if instance.source is not None and alone:
-        home = sum((_at_home(instance, part, unit) for unit, part in _classes(instance, rows)), Fraction(0))
+        home = sum(
+            (_at_home(instance, part, unit) for unit, part in _classes(instance, rows, instance.unit)), Fraction(0)
+        )
         return _away(instance, rows, diagonal, home)
     if instance.source is not None:  # each class may have replicas of its own
         return sum((_away(instance, part, diagonal, _at_home(instance, part, unit))
-                    for unit, part in _classes(instance, rows)), Fraction(0))  # fmt: skip
+                    for unit, part in _classes(instance, rows, np.arange(instance.num_gpus))), Fraction(0))  # fmt: skip
     known: dict[Fraction, Fraction] = {}
     total = Fraction(0)
     for unit, gpus in enumerate(instance.unit_gpus):
@@ -133,13 +152,18 @@ def copies_floor(
     return total
 
 
-def _classes(instance: CollocationInstance, rows: Rows) -> list[tuple[int, Rows]]:
-    """The tokens that lie in each unit."""
+def _own_partitions(instance: CollocationInstance) -> bool:
+    """Whether tokens of different sources may find an expert in different units, so that no one partition is theirs."""
+    return instance.source is not None and instance.num_slots > instance.num_experts
+
+
+def _classes(instance: CollocationInstance, rows: Rows, alike: Ints) -> list[tuple[int, Rows]]:
+    """The tokens of GPUs that are `alike` (G,), with the unit they lie in."""
     found = []
-    for unit in range(instance.num_units):
-        mine = instance.unit[rows.source] == unit
-        if mine.any():
-            found.append((unit, Rows(rows.sets[mine], rows.weight[mine], rows.source[mine])))
+    for one in np.unique(alike[rows.source]):
+        mine = alike[rows.source] == one
+        unit = int(instance.unit[np.flatnonzero(alike == one)[0]])
+        found.append((unit, Rows(rows.sets[mine], rows.weight[mine], rows.source[mine])))
     return found
 
 
@@ -220,9 +244,10 @@ def recheck(instance: CollocationInstance, row: int, certificate: Mapping[str, A
         true = _unmerged(instance, row).value
     else:
         touched, diagonal = trivial(instance, rows), None
-        if certificate["kind"] == "spectral_hull":
+        if certificate["kind"] == "weighted_pairs":
             diagonal = np.array(certificate["diagonal"])
-            touched = max(touched, spectral_hull(instance, rows, diagonal))
+            if not _own_partitions(instance):
+                touched = max(touched, _by_pairs(instance, rows, certificate))
         true = objective_floor(instance, rows, floors(instance, rows, touched, diagonal)[1])
     if said > true * (1 + Fraction(1, 10**9)):
         text = f"the bound {float(said):g} does not follow from its certificate, which gives {float(true):g}"

@@ -68,6 +68,16 @@ def best_diagonal(pairs: Floats, units: int, steps: int = STEPS) -> Floats:
     return found
 
 
+def relaxed(pairs: Floats, diagonal: Floats, units: int) -> tuple[Floats, Floats]:
+    """How far places are together where the bound is met, (M, M), and a step that lowers the bound, (M,) of norm 1."""
+    size = len(pairs)
+    _, vectors = _spectrum(pairs, diagonal - diagonal.mean(), units)
+    room = size / units
+    slope = (vectors**2).sum(axis=1)
+    slope -= slope.mean()
+    return room / size + room * vectors @ vectors.T, slope / max(float(np.linalg.norm(slope)), 1e-12)
+
+
 def _spectrum(pairs: Floats, diagonal: Floats, units: int) -> tuple[Floats, Floats]:
     """The largest ``units - 1`` eigenvalues off the vector of ones, and their vectors."""
     from scipy.linalg import eigh

@@ -6,7 +6,7 @@ import importlib
 
 import numpy as np
 
-from moeopt.kernels import dispatch, enumerate, moving, packing, pricing, settle, windows
+from moeopt.kernels import connectivity, dispatch, enumerate, moving, packing, pricing, settle, windows
 from moeopt.kernels._jit import KERNELS, has_numba
 from moeopt.kernels.largest import largest
 
@@ -26,6 +26,7 @@ def warmup(*, plain: bool = False) -> list[str]:
         load_windows()
         load_moving()
         load_dispatch()
+        load_connectivity()
         held = np.zeros(4, dtype=np.int64)
         left = np.array([100], dtype=np.int64)
         enumerate.any_below(np.array([3, 2, 1], dtype=np.int64), 0, 2, 2, 2, 6, True, held, left)
@@ -179,3 +180,16 @@ def load_dispatch() -> None:
     held = ints(4) % 3
     memory, rng = dispatch.remember(2.5, 0.0), np.array([7], dtype=np.int64)
     dispatch.improve(layer, held, held.copy(), 0.0, 3.0, 2, 1e3, memory, rng)
+
+
+def load_connectivity() -> None:
+    """Compile the search for few copies, or load it from the cache, by two pairs of experts on two GPUs."""
+    pairs, ends = np.array([0, 1, 2, 3], dtype=np.int64), np.array([0, 2, 4], dtype=np.int64)
+    ones, rows = np.ones(2, dtype=np.int64), np.array([0, 0, 1, 1], dtype=np.int64)
+    none, first, flat = np.full(2, -1, dtype=np.int64), np.arange(5, dtype=np.int64), np.ones(2)
+    net = connectivity.Net(ends, pairs, ones, none, first, rows, np.ones(4), flat, np.zeros(2), np.full(2, np.inf))
+    unit, rng = np.array([0, 1, 0, 1], dtype=np.int64), np.array([7], dtype=np.int64)
+    connectivity.improve(net, unit, False, 2, 4, 0.0, rng)
+    zero, two = np.zeros(1, dtype=np.int64), np.arange(2, dtype=np.int64)
+    where = connectivity.Hosting(np.array([0, 0, 1, 1], dtype=np.int64), two, zero, zero, zero, 0, False)
+    connectivity.replicate(net, where, pairs.copy(), 4, False, 2, rng)
