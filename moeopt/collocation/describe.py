@@ -178,6 +178,8 @@ def notes(instance: CollocationInstance, found: dict[str, Any]) -> list[str]:
             f"{instance.transport.name} merges nothing and sources are alike: the bytes are the same for every plan, "
             "so only the balance of tokens is improved"
         )
+    if not instance.transport.returns_home:
+        told.append("results that stay between layers are not modelled: layers are planned one by one")
     if instance.transport.merge == "node" and instance.num_units == 1:
         told.append("there is one node: nothing crosses the network, whatever the plan")
     return told
