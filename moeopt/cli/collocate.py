@@ -190,6 +190,10 @@ def _show(result: Result, say: Say) -> None:
         worst = found["links"]["rows"][0] if found["links"]["rows"] else None
         if worst is not None:
             lines.append(("busiest link", f"{worst['link']} ({worst['kind']}), layer {found['links']['layer']}"))
+        cut = found["weakest_cut"]
+        if cut["seconds"]:
+            text = f"unit {cut['unit']}: {cut['bytes'] / 1e6:,.1f} MB over {cut['bytes_per_s'] / 1e9:,.0f} GB/s"
+            lines.append(("weakest cut", f"{text}, {duration(cut['seconds'])} on the way out"))
     lines.append(("advice", f"{found['advice']['action']}: {found['advice']['reason']}"))
     lines.append(("status", f"{result.status}, stopped by {result.stop}"))
     lines.append(("time", duration(result.runtime_s)))

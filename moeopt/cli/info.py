@@ -63,6 +63,7 @@ def info(
 
 def _schema() -> dict[str, Any]:
     from moeopt.cluster.document import ClusterDocument
+    from moeopt.collocation.document import InstanceDocument as CollocationDocument
     from moeopt.engines.own import MapDocument
     from moeopt.microbatch.document import InstanceDocument as MicrobatchDocument
     from moeopt.placement.document import InstanceDocument
@@ -74,6 +75,7 @@ def _schema() -> dict[str, Any]:
         "moeopt/expert-map/1": MapDocument.model_json_schema(),
         "moeopt/cluster/1": ClusterDocument.model_json_schema(),
         "moeopt/microbatch-instance/1": MicrobatchDocument.model_json_schema(),
+        "moeopt/collocation-instance/1": CollocationDocument.model_json_schema(),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from moeopt.collocation import seconds, verify
+from moeopt.collocation import bounds, seconds, verify
 from moeopt.collocation.bounds import LayerBound
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation
@@ -117,8 +117,25 @@ def _seconds(instance: CollocationInstance, judged: verify.Evaluation) -> dict[s
             "layer": instance.layers[worst],
             "rows": seconds.link_table(instance, judged.layers[worst].counts),
         },
+        "weakest_cut": weakest_cut(instance, judged.layers[worst]),
         "rank_cost": instance.cluster.rank_cost().tolist() if instance.cluster is not None else None,
     }
+
+
+def weakest_cut(instance: CollocationInstance, layer: verify.LayerValue) -> dict[str, Any]:
+    """The unit whose boundary is longest at work: bytes into or out of it over its minimum cut, on the way out."""
+    sent = seconds.traffic(instance, layer.counts)
+    every = sent.away + sent.within
+    each = seconds.scale(instance, layer.counts) * instance.transport.copy_bytes(instance.hidden)[0]
+    rows = []
+    for one, capacity in enumerate(bounds.cuts(instance)):
+        inside = instance.unit == one
+        into, out = int(every[~inside][:, inside].sum()), int(every[inside][:, ~inside].sum())
+        size = max(into, out) * each
+        rows.append(
+            {"unit": one, "bytes": size, "bytes_per_s": capacity, "seconds": size / capacity if capacity else 0.0}
+        )
+    return max(rows, key=lambda row: (row["seconds"], -row["unit"]))
 
 
 def advice(instance: CollocationInstance, judged: verify.Evaluation, found: dict[str, Any]) -> dict[str, Any]:

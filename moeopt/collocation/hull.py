@@ -50,7 +50,7 @@ def hull(size: int, units: int, room: int) -> tuple[Point, ...]:
     """The corners of the lower convex hull from the fewest pairs on, as far as it falls.
 
     >>> hull(4, 4, 4)
-    ((0, 4), (1, 3), (3, 2), (6, 1))
+    ((0, 4), (2, 2), (6, 1))
     """
     found: list[Point] = []
     for point in points(size, units, room):

@@ -29,9 +29,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return code, told.out, told.err
 
 
-def test_a_plan_is_written_shown_and_converted(
-    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_is_written_shown_and_converted(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = str(tmp_path / "plan.json")
     words = ("collocate", trace, "--cluster", "4x8-h100", "--transport", "deepep-normal", "--iterations", "200")
     code, out, err = run(capsys, *words, "-o", plan)
@@ -62,7 +60,9 @@ def test_pictures_and_slips(trace: str, tmp_path: Path, capsys: pytest.CaptureFi
         words = ("--cluster", "2x8-h100", "--method", "load_only", "-o", str(tmp_path / name))
         assert run(capsys, "collocate", trace, *words)[0] == 0
         assert (tmp_path / name).stat().st_size > 5_000
-    code, _, err = run(capsys, "collocate", trace, "--nodes", "3", "--gpus", "4", "--transport", "custom", "--step", "x")
+    code, _, err = run(
+        capsys, "collocate", trace, "--nodes", "3", "--gpus", "4", "--transport", "custom", "--step", "x"
+    )
     assert code == 2 and "--merge" in err and "--step" in err
     code, _, err = run(capsys, "collocate", str(tmp_path / "none.npz"), "--nodes", "2", "--gpus", "2")
     assert code == 2 and "does not exist" in err
