@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -136,9 +136,7 @@ def read_instance(
     check.raise_if_any()
     assert found is not None
     if current is not None:
-        from moeopt.cli.running import read_current
-
-        arguments["current"] = read_current(current, found.layers).fields["current"]
+        arguments["current"] = _running(current, found.layers)
     return CollocationInstance(
         found.ids,
         experts=found.num_experts,
@@ -148,6 +146,20 @@ def read_instance(
         notes=found.notes,
         **arguments,
     )
+
+
+def _running(path: str, layers: Sequence[int]) -> Any:
+    """Experts in slots of the running plan, layer by layer: a plan of collocate too."""
+    from moeopt.cli.running import read_current
+    from moeopt.engines.base import ExpertMap
+    from moeopt.engines.matching import match_rows
+    from moeopt.engines.source import own_document
+
+    own = own_document(path)
+    if isinstance(own, ExpertMap):
+        rows, _ = match_rows(own, layers, field="--current")
+        return own.slot_expert[rows]
+    return read_current(path, layers).fields["current"]
 
 
 def _show(result: Result, say: Say) -> None:

@@ -196,7 +196,10 @@ def notes(instance: CollocationInstance, found: dict[str, Any]) -> list[str]:
             "so only the balance of tokens is improved"
         )
     if not instance.transport.returns_home:
-        told.append("results that stay between layers are not modelled: layers are planned one by one")
+        told.append(
+            "results stay where they are between layers: copies are counted as if sources were those given, and units "
+            "are named layer after layer for the fewest hops"
+        )
     if instance.transport.merge == "node" and instance.num_units == 1:
         told.append("there is one node: nothing crosses the network, whatever the plan")
     return told

@@ -41,8 +41,9 @@ def test_a_plan_is_written_shown_and_converted(trace: str, tmp_path: Path, capsy
     assert code == 0
     table = json.loads(Path(target).read_text())
     assert table["layers"] == [3, 4] and table["slots"] == [1] * 32
-    code, out, _ = run(capsys, *words, "--current", target, "--json")
-    assert code == 0 and json.loads(out)["solution"]["advice"]["action"] == "keep"
+    for running in (target, plan):
+        code, out, _ = run(capsys, *words, "--current", running, "--json")
+        assert code == 0 and json.loads(out)["solution"]["advice"]["action"] == "keep"
 
 
 def test_allgather_is_refused_with_the_reason(trace: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from moeopt import collocation
 from moeopt.cluster import reference
-from moeopt.collocation import CollocationInstance, Transport, bounds, seconds
+from moeopt.collocation import CollocationInstance, Transport, affinity, bounds, seconds
 from moeopt.cost.dispatch import expected_copies
 from moeopt.cost.links import Link
 from moeopt.cost.routed import routed_copies
@@ -116,3 +116,20 @@ def test_worth_is_said_in_shares_of_a_step() -> None:
     large = collocation.solve(instance("node", current=[APART], step_s=1e-3))
     assert large.solution["advice"]["action"] == "move"
     assert replace(large, notes=()).solution["advice"]["share_of_step"] == pytest.approx(83.886e-3, rel=1e-3)
+
+
+def test_affinity_counts_only_where_results_stay() -> None:
+    """Four experts of 100 tokens, 90 stay with theirs: aligned nodes see hops of the other tokens alone."""
+    transitions = np.full((4, 4), 10) + 80 * np.eye(4, dtype=int)
+    pairs = np.array([[90, 10, 0, 0], [10, 90, 0, 0], [0, 0, 90, 10], [0, 0, 10, 90]])
+    node = np.array([0, 0, 1, 1])
+    assert affinity.hops(pairs, node, node) == 0 and affinity.hops(pairs, node, np.array([0, 1, 0, 1])) == 200
+    assert affinity.hops(transitions, node, 1 - node) > affinity.hops(transitions, node, node)
+    assert affinity.aligned(transitions, node, 1 - node).tolist() == [1, 0]
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 8, 400)
+    ids = np.stack([np.stack([first, (first + 4) % 8], 1), np.stack([first, (first + 4) % 8], 1)])
+    stays = Transport("mine", "node", returns_home=False)
+    found = collocation.solve(CollocationInstance(ids, experts=8, nodes=4, gpus=4, transport=stays)).solution
+    assert found["affinity"]["hops"] == [0]
+    assert "affinity" not in collocation.solve(CollocationInstance(ids, experts=8, nodes=4, gpus=4)).solution

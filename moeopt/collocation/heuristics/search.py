@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.collocation import bounds, verify
+from moeopt.collocation import affinity, bounds, verify
 from moeopt.collocation.heuristics import fill, nets, replicas, simple
 from moeopt.collocation.heuristics.starts import starts
 from moeopt.collocation.instance import CollocationInstance
@@ -41,7 +43,12 @@ def search(instance: CollocationInstance, context: Context) -> Outcome[Collocati
         context.report(row + 1, instance.num_layers, "searching")
     if context.deadline.passed():
         stop = Stop.TIME
-    return Outcome(Collocation.of(np.stack(held)), stop, iterations=done, notes=notes)
+    table = np.stack(held)
+    details: dict[str, Any] = {}
+    if not instance.transport.returns_home and instance.source is None and instance.pairs is None:
+        table, hops = affinity.chained(instance, table)
+        details = {"affinity": hops} if hops else {}
+    return Outcome(Collocation.of(table), stop, iterations=done, notes=notes, details=details)
 
 
 def _layer(instance: CollocationInstance, row: int, rounds: int, context: Context) -> tuple[Ints, int]:
