@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from moeopt.cli import units
@@ -191,6 +190,8 @@ RULES = (
 
 
 def _from_map(path: str, found: Any, loads: list[str], hosts: Hosts, say: Say) -> RoutingInstance:
+    import numpy as np
+
     from moeopt.engines.matching import match_rows
 
     table, layers = _table(loads, say)
@@ -218,6 +219,8 @@ def _from_map(path: str, found: Any, loads: list[str], hosts: Hosts, say: Say) -
 
 
 def _instance(loads: Any, slot_expert: Any, given: dict[str, Any]) -> RoutingInstance:
+    import numpy as np
+
     from moeopt.routing import RoutingInstance
 
     if given["whole"] and loads.dtype.kind == "f" and (loads == np.floor(loads)).all() and loads.max() < 2**53:
@@ -234,6 +237,8 @@ def _filled(changes: dict[str, Any], gpus: int) -> dict[str, Any]:
 
 def _table(loads: list[str], say: Say) -> tuple[Any, list[int]]:
     """(L, E) loads, windows added up, and their layer ids."""
+    import numpy as np
+
     from moeopt.cli.verify import table_of
 
     table, layers, _ = table_of(loads, say)

@@ -89,7 +89,7 @@ def test_a_limit_holds_in_sweeps_of_large_uneven_candidates(method: str) -> None
     result = microbatch.solve(instance, method=method, limits=Limits(time_s=0.5))
     assert result.plan is not None and result.runtime_s < 60  # without limit: minutes
     assert result.lower_bound is not None and result.lower_bound > 0
-    assert result.stop is Stop.TIME or (result.stop, result.status) == (Stop.GAP, Status.OPTIMAL)
+    assert result.stop is Stop.TIME or result.status is Status.OPTIMAL
 
 
 def test_a_hook_ends_a_sweep_with_the_best_so_far() -> None:

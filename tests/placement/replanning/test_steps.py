@@ -38,9 +38,14 @@ def execute(instance: PlacementInstance, target: list[list[int]], steps: list[St
             assert instance.gpu_of_slot[one.slot] == one.gpu
             assert one.expert in before[row][instance.gpu_of_slot == one.source]
             table[row, one.slot] = one.expert
-        if len(counted) < len(step.transfers):  # slots inside GPUs: at the end, or where a ring is longer than a step
-            assert not instance.distinct or not counted
         for row in range(instance.num_layers):
+            if instance.distinct:  # also with moves inside a GPU, at the end or where a ring is longer than a step
+                pairs = [
+                    pair
+                    for pair in zip(instance.gpu_of_slot.tolist(), table[row].tolist(), strict=True)
+                    if pair[1] >= 0
+                ]
+                assert len(set(pairs)) == len(pairs)
             counts = np.bincount(table[row][table[row] >= 0], minlength=experts)
             assert (counts >= least[row]).all() and (counts > 0).all()
     table[np.array(target) < 0] = -1  # emptied at the end
