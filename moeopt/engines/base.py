@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from moeopt.workload.table import LoadTable
 
-ENGINES = ("sglang", "vllm", "trtllm", "vllm-ascend", "omni", "eplb", "plain")
-"""Names of the engines whose files are read; ``plain`` is nobody's own form."""
+ENGINES = ("sglang", "vllm", "trtllm", "vllm-ascend", "omni", "eplb", "plain", "moeopt")
+"""Names of the engines whose files are read; ``plain`` is nobody's own form, ``moeopt`` a plan of ours."""
 
 
 @dataclass(frozen=True, eq=False)

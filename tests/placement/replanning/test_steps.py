@@ -40,11 +40,9 @@ def execute(instance: PlacementInstance, target: list[list[int]], steps: list[St
             table[row, one.slot] = one.expert
         for row in range(instance.num_layers):
             if instance.distinct:  # also with moves inside a GPU, at the end or where a ring is longer than a step
-                pairs = [
-                    pair
-                    for pair in zip(instance.gpu_of_slot.tolist(), table[row].tolist(), strict=True)
-                    if pair[1] >= 0
-                ]
+                kept = np.array(target[row]) >= 0  # the others may be used on the way, and are emptied at the end
+                pairs = list(zip(instance.gpu_of_slot[kept].tolist(), table[row][kept].tolist(), strict=True))
+                pairs = [pair for pair in pairs if pair[1] >= 0]
                 assert len(set(pairs)) == len(pairs)
             counts = np.bincount(table[row][table[row] >= 0], minlength=experts)
             assert (counts >= least[row]).all() and (counts > 0).all()
