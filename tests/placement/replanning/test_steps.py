@@ -29,6 +29,7 @@ def execute(instance: PlacementInstance, target: list[list[int]], steps: list[St
         for row in range(instance.num_layers)
     ]
     least = [np.minimum(row, np.array(instance.min_replicas)) for row in least]
+    in_all = sum(one.source != one.gpu for step in steps for one in step.transfers)
     for step in steps:
         before = table.copy()
         counted = [one for one in step.transfers if one.source != one.gpu]
@@ -38,6 +39,8 @@ def execute(instance: PlacementInstance, target: list[list[int]], steps: list[St
             assert instance.gpu_of_slot[one.slot] == one.gpu
             assert one.expert in before[row][instance.gpu_of_slot == one.source]
             table[row, one.slot] = one.expert
+        if len(counted) < len(step.transfers):  # slots inside GPUs: at the end, or where a ring is longer than a step
+            assert not instance.distinct or not counted or in_all > most
         for row in range(instance.num_layers):
             if instance.distinct:  # also with moves inside a GPU, at the end or where a ring is longer than a step
                 kept = np.array(target[row]) >= 0  # the others may be used on the way, and are emptied at the end
