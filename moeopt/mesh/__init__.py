@@ -1,0 +1,1 @@
+"""Parallel mesh: what fits, what is best, what to buy."""
