@@ -1,0 +1,127 @@
+"""Speed of one user against throughput of a GPU: the front of configurations, what is bought, what a limit rules out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO, StringIO
+from typing import TYPE_CHECKING, Any
+
+from moeopt.report.plots.canvas import FAINT, INK, new_figure, style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = {"colocated": "#10355e", "decode": "#c8502f", "apart": "#3f8f7b", "long": "#8a5aa8"}
+MARKERS = {"colocated": "o", "decode": "s", "apart": "^", "long": "D"}
+MOST_NAMED = 6
+"""Points of the front that bear their name, besides what is bought."""
+
+
+def pareto_svg(solution: Mapping[str, Any]) -> str:
+    """The front as an SVG file of its own."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    buffer = StringIO()
+    with style():
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        FigureCanvasSVG(_figure(solution)).print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
+    return buffer.getvalue()
+
+
+def pareto_png(solution: Mapping[str, Any]) -> bytes:
+    """The front as a PNG file, 1,500 points wide."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    buffer = BytesIO()
+    with style():
+        figure = _figure(solution)
+        figure.set_dpi(150)
+        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
+    return buffer.getvalue()
+
+
+def _figure(solution: Mapping[str, Any]) -> Figure:
+    points = solution["pareto"]
+    figure = new_figure(4.6)
+    axes = figure.subplots()
+    axes.grid(color=FAINT, linewidth=0.4)
+    _others(axes, solution)
+    _front(axes, points)
+    for demand in solution["demands"]:
+        if demand["tpot_slo_s"] is not None:
+            limit = 1 / demand["tpot_slo_s"]
+            axes.axvline(limit, color=INK, linewidth=0.8, linestyle=":")
+            axes.annotate(
+                f" TPOT {demand['tpot_slo_s'] * 1e3:g} ms", (limit, 1.0), xycoords=("data", "axes fraction"), va="top"
+            )
+    axes.set_xlabel("output tokens a second of one user (1 / TPOT)")
+    axes.set_ylabel("output tokens a second of one GPU that decodes")
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return figure
+
+
+def _others(axes: Any, solution: Mapping[str, Any]) -> None:
+    """Usable configurations that decode and are not on the front, faint."""
+    front = {point["config"] for point in solution["pareto"]}
+    for family, colour in COLOURS.items():
+        rows = [row for row in solution["ranking"] if row["family"] == family and row["config"] not in front]
+        rows = [row for row in rows if row["tpot_s"] and row["tokens_per_s_gpu"] and row["behind"] is not None]
+        axes.plot(
+            [1 / row["tpot_s"] for row in rows],
+            [row["tokens_per_s_gpu"] for row in rows],
+            MARKERS[family],
+            color=colour,
+            alpha=0.25,
+            markersize=3,
+            markeredgewidth=0,
+        )
+
+
+def _front(axes: Any, points: Sequence[Mapping[str, Any]]) -> None:
+    axes.plot(
+        [point["user_tokens_per_s"] for point in points],
+        [point["gpu_tokens_per_s"] for point in points],
+        color=FAINT,
+        linewidth=1.0,
+        zorder=1,
+    )
+    shown = set()
+    for point in points:
+        family = point["label"].split()[0]
+        within = point["within_slo"]
+        name = family if family not in shown and within else None
+        shown |= {family} if within else set()
+        axes.plot(
+            point["user_tokens_per_s"],
+            point["gpu_tokens_per_s"],
+            MARKERS.get(family, "o"),
+            color=COLOURS.get(family, INK),
+            markersize=6,
+            markerfacecolor=COLOURS.get(family, INK) if within else "white",
+            label=name,
+            zorder=3,
+        )
+        if point["bought"]:
+            axes.annotate(
+                point["label"].removeprefix(family).strip(),
+                (point["user_tokens_per_s"], point["gpu_tokens_per_s"]),
+                xytext=(10, 10),
+                textcoords="offset points",
+                fontweight="bold",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+                zorder=5,
+            )
+            axes.plot(
+                point["user_tokens_per_s"],
+                point["gpu_tokens_per_s"],
+                "o",
+                markersize=12,
+                markerfacecolor="none",
+                markeredgecolor=INK,
+                markeredgewidth=1.4,
+                label="bought",
+                zorder=4,
+            )
