@@ -22,7 +22,7 @@ from moeopt.result import Result, Status, Stop
 InstanceT = TypeVar("InstanceT")
 PlanT = TypeVar("PlanT")
 
-PROBLEMS = {name: f"moeopt.{name}" for name in ("placement", "routing", "collocation", "microbatch")}
+PROBLEMS = {name: f"moeopt.{name}" for name in ("placement", "routing", "collocation", "microbatch", "mesh")}
 """Name of each problem and the module that has its room; a new problem is one line here."""
 
 

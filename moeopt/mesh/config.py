@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from moeopt.mesh.shape import ApartShape, Shape
 
@@ -83,6 +83,8 @@ class Config:
         Engines that can launch it; empty: paper only.
     notes
         What to know about it.
+    name
+        What a given configuration is called; empty: its label says what it is.
     """
 
     demand: int
@@ -105,6 +107,7 @@ class Config:
     reasons: tuple[str, ...] = ()
     legal_in: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    name: str = ""
 
     @property
     def total_gpus(self) -> int:
@@ -118,5 +121,20 @@ class Config:
 
     @property
     def label(self) -> str:
-        """Family, shape and batch in one line."""
-        return f"{self.family} {self.shape.label}"
+        """Its name, or family and shape in one line."""
+        return self.name or f"{self.family} {self.shape.label}"
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What is chosen: two configurations of one instance with equal keys are the same."""
+        return (
+            self.demand,
+            self.family,
+            self.shape,
+            self.batch,
+            self.chunk,
+            self.draft,
+            self.overlap,
+            self.kv,
+            self.name,
+        )

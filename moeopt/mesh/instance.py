@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from moeopt.cost.checks import not_negative, positive, whole
 from moeopt.cost.constants import OVERHEAD_S
 from moeopt.cost.roofline import Numerics
+from moeopt.documents import sha256
 from moeopt.errors import Violations
 from moeopt.llm.facts import LlmFacts
 from moeopt.llm.precision import FORMATS
-from moeopt.mesh.config import Family
+from moeopt.mesh import given
+from moeopt.mesh.config import Config, Family
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.imbalance import Imbalance
 from moeopt.mesh.workload import Slo, Workload
@@ -46,7 +49,7 @@ class Demand:
     numerics: Numerics | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MeshInstance:
     """Which degrees, which pools, which GPUs, how many?
 
@@ -83,6 +86,9 @@ class MeshInstance:
         the second, one domain NVLink).
     drafts
         Mean tokens that a step yields for 1, 2, ... drafted tokens (`moeopt.cost.accepted_lengths`); empty: none.
+    configs
+        Configurations with figures of their own, measured ones for instance, instead of those that the families yield;
+        ``None``: the families'.
     name
         For people.
 
@@ -108,6 +114,7 @@ class MeshInstance:
     engine: str | None = None
     transport: str = "auto"
     drafts: tuple[float, ...] = ()
+    configs: tuple[Config, ...] | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -130,6 +137,9 @@ class MeshInstance:
             whole(check, 0, **{f"redundant[{place}]": value})
         for place, mean in enumerate(self.drafts):
             positive(check, **{f"drafts[{place}]": mean})
+        if self.configs is not None:
+            object.__setattr__(self, "configs", tuple(self.configs))
+            given.check_configs(check, self)
         check.raise_if_any()
 
     def _check_gpus(self, check: Violations) -> None:
@@ -149,6 +159,9 @@ class MeshInstance:
             known = ", ".join(get_args(Objective))
             check.add("objective", self.objective, rule=f"is not one of {known}", fix="Use one of these")
             return
+        if self.objective == "time" and not any(given.SERVES.get(one, (0, 0))[1] for one in self.families):
+            fix = "Add decode, or ask for goodput"
+            check.add("families", ", ".join(self.families), rule="do not decode, so there is no time a token", fix=fix)
         for place, demand in enumerate(self.demands):
             wants_rate = self.objective in ("gpus", "price") or len(self.demands) > 1
             if wants_rate and demand.workload.rate_per_s is None:
@@ -166,6 +179,37 @@ class MeshInstance:
                 check.add(
                     "stock", "missing", rule=f"is needed for the objective {self.objective}", fix=fix, where=gpu.name
                 )
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """What has been computed from it once: configurations, the market, bounds."""
+        return {}
+
+    @cached_property
+    def sha256(self) -> str:
+        """Digest of the canonical document without the name."""
+        document = self.to_dict()
+        del document["name"]
+        return sha256(document)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MeshInstance) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
+
+    @classmethod
+    def from_dict(cls, document: Any, source: str = "") -> MeshInstance:
+        """Read a document; unknown fields and versions are refused by name."""
+        from moeopt.mesh.document import read_instance
+
+        return read_instance(document, source)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document: what `from_dict` reads, all seconds and bytes."""
+        from moeopt.mesh.document import to_document
+
+        return to_document(self)
 
     def gpu(self, name: str) -> GpuType:
         """The type of GPU with this name."""

@@ -1,0 +1,225 @@
+"""What can be bought: usable configurations as offers in exact numbers, and what has to be served with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+from moeopt.mesh.config import Config
+from moeopt.mesh.given import SERVES
+from moeopt.mesh.instance import MeshInstance
+
+PHASES = ("prefill", "decode")
+SLACK = Fraction(1, 10**9)
+"""Part by which a time may be above its service level: rounding of a rate that was chosen to meet it."""
+
+
+def as_written(value: float | Fraction) -> Fraction:
+    """The number as it is written.
+
+    >>> as_written(0.1)
+    Fraction(1, 10)
+    """
+    return Fraction(float.__repr__(value)) if isinstance(value, float) else Fraction(value)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A configuration as the purchase sees it.
+
+    Parameters
+    ----------
+    place
+        In the list of configurations.
+    demand
+        Which demand it serves.
+    gpus
+        Of one replica, by type in the order of the instance.
+    shares
+        Part of what the demand wants that one replica serves, by phase.
+    tpot
+        Seconds per output token where that is what is minimised; 0 where it is not, or nothing is decoded.
+    cost
+        Of one replica, in what is minimised (GPUs where that is no cost).
+    """
+
+    place: int
+    demand: int
+    gpus: tuple[int, ...]
+    shares: tuple[Fraction, Fraction]
+    tpot: Fraction
+    cost: Fraction
+
+    @property
+    def total_gpus(self) -> int:
+        """Of all types."""
+        return sum(self.gpus)
+
+
+@dataclass(frozen=True)
+class Market:
+    """Offers and what limits them.
+
+    Parameters
+    ----------
+    offers
+        Usable configurations, in their order.
+    phases
+        Places in `PHASES` that have to be served.
+    wanted
+        Requests a second by demand: what shares are parts of.
+    stock, unit_costs
+        GPUs there are (``None``: any number) and the cost of one, by type.
+    """
+
+    offers: tuple[Offer, ...]
+    phases: tuple[int, ...]
+    wanted: tuple[Fraction, ...]
+    stock: tuple[int | None, ...]
+    unit_costs: tuple[Fraction, ...]
+
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """(demand, phase) that have to be served."""
+        return [(demand, phase) for demand in range(len(self.wanted)) for phase in self.phases]
+
+    @cached_property
+    def taus(self) -> tuple[Fraction, ...]:
+        """Times per token that offers have, rising."""
+        return tuple(sorted({offer.tpot for offer in self.offers if offer.shares[1] > 0}))
+
+    @cached_property
+    def pruned(self) -> Market:
+        """Without what no purchase needs."""
+        return replace(self, offers=undominated(self.offers))
+
+    def among(self, offers: Iterable[Offer]) -> Market:
+        """The same with these offers alone."""
+        return replace(self, offers=tuple(offers))
+
+    def up_to(self, tau: Fraction, *, below: bool = False) -> Market:
+        """With offers that take at most this long per token, or strictly less."""
+        return self.among(offer for offer in self.offers if offer.tpot < tau or (offer.tpot == tau and not below))
+
+    def cost_of(self, gpus: Sequence[int]) -> Fraction:
+        """Cost of so many GPUs."""
+        return sum((count * cost for count, cost in zip(gpus, self.unit_costs, strict=True)), Fraction(0))
+
+    def fits(self, offer: Offer) -> bool:
+        """Whether one replica is within the stock."""
+        return all(most is None or need <= most for need, most in zip(offer.gpus, self.stock, strict=True))
+
+
+def configs_of(instance: MeshInstance) -> tuple[Config, ...]:
+    """Every configuration, usable or not: those that are given, else those of the families."""
+    if instance.configs is not None:
+        return instance.configs
+    if "configs" not in instance.memo:
+        from moeopt.mesh import families
+
+        instance.memo["configs"] = tuple(families.configs(instance))
+    return tuple(instance.memo["configs"])
+
+
+def refusals(instance: MeshInstance, config: Config) -> list[str]:
+    """Why a configuration cannot be bought; empty if it can."""
+    found = list(config.reasons)
+    for gpu, memory in config.memory.items():
+        if memory.free < 0 and not found:
+            found.append(f"memory: {memory.used / 1e9:.4g} GB on a {gpu}, {memory.usable / 1e9:.4g} GB are usable")
+    if instance.objective == "time" and config.decode_per_s > 0 and config.tpot_s is None:
+        found.append("tpot_s is not known")
+    slo = instance.demands[config.demand].slo
+    for name in ("ttft_s", "tpot_s"):
+        target, value = getattr(slo, name), getattr(config, name)
+        if target is not None and value is not None and above(value, target):
+            found.append(f"{name} = {milliseconds(value)} is above {milliseconds(target)}")
+    return found
+
+
+def above(value: float, target: float) -> bool:
+    """Whether a time breaks its service level."""
+    return as_written(value) > as_written(target) * (1 + SLACK)
+
+
+def milliseconds(seconds: float) -> str:
+    """A time for messages.
+
+    >>> milliseconds(0.005), milliseconds(1.5)
+    ('5 ms', '1500 ms')
+    """
+    return f"{float(f'{seconds * 1e3:.6g}'):g} ms"
+
+
+def phases_of(instance: MeshInstance) -> tuple[int, ...]:
+    """Phases that the instance's families serve: those have to be bought."""
+    return tuple(phase for phase in (0, 1) if any(SERVES[family][phase] for family in instance.families))
+
+
+def market_of(instance: MeshInstance) -> Market:
+    """The market of an instance, made once."""
+    if "market" not in instance.memo:
+        instance.memo["market"] = _market(instance)
+    found: Market = instance.memo["market"]
+    return found
+
+
+def _market(instance: MeshInstance) -> Market:
+    types = [gpu.name for gpu in instance.gpus]
+    ones = tuple(Fraction(1) for _ in types)
+    costs = tuple(as_written(gpu.price or 0) for gpu in instance.gpus) if instance.objective == "price" else ones
+    rates = [demand.workload.rate_per_s for demand in instance.demands]
+    wanted = tuple(Fraction(1) if rate is None else as_written(rate) for rate in rates)
+    offers = []
+    for place, config in enumerate(configs_of(instance)):
+        given = (config.prefill_per_s, config.decode_per_s)
+        if not any(given[phase] > 0 for phase in phases_of(instance)) or refusals(instance, config):
+            continue
+        count_only = instance.objective == "time" and rates[config.demand] is None
+        shares = [
+            Fraction(rate > 0) if count_only else as_written(rate) / wanted[config.demand]
+            for rate in given
+        ]  # fmt: skip
+        gpus = tuple(config.gpus.get(name, 0) for name in types)
+        timed = instance.objective == "time" and given[1] > 0
+        tpot = as_written(config.tpot_s or 0) if timed else Fraction(0)
+        cost = sum((count * one for count, one in zip(gpus, costs, strict=True)), Fraction(0))
+        offers.append(Offer(place, config.demand, gpus, (shares[0], shares[1]), tpot, cost))
+    stock = tuple(gpu.stock for gpu in instance.gpus)
+    return Market(tuple(offers), phases_of(instance), wanted, stock, costs)
+
+
+def undominated(offers: Sequence[Offer]) -> tuple[Offer, ...]:
+    """Offers without those that another one, taken once or several times, does for no more GPUs of any type.
+
+    >>> one, two = Fraction(1), Fraction(2)
+    >>> small, large = Offer(0, 0, (1,), (one, one), one, one), Offer(1, 0, (3,), (two, two), one, one)
+    >>> [offer.place for offer in undominated([small, large])]
+    [0]
+    """
+    kept: list[Offer] = []
+    order = sorted(offers, key=lambda one: (one.total_gpus, -sum(one.shares), one.tpot, one.place))
+    seen: set[tuple[int, tuple[int, ...], tuple[bool, ...], Fraction]] = set()
+    for offer in order:
+        # of one size, phase and speed only the first, which serves most, can matter
+        kind = (offer.demand, offer.gpus, tuple(share > 0 for share in offer.shares), offer.tpot)
+        if kind in seen:
+            continue
+        seen.add(kind)
+        if not any(_does(other, offer) for other in kept):
+            kept.append(offer)
+    return tuple(sorted(kept, key=lambda one: one.place))
+
+
+def _does(other: Offer, offer: Offer) -> bool:
+    if other.demand != offer.demand or other.tpot > offer.tpot:
+        return False
+    times = min(
+        (need // has for need, has in zip(offer.gpus, other.gpus, strict=True) if has),
+        default=0,
+    )
+    if times == 0:
+        return False
+    return all(times * has >= need for has, need in zip(other.shares, offer.shares, strict=True))

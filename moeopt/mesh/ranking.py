@@ -1,0 +1,171 @@
+"""Configurations by what a request costs with them, each with the reason why it was not bought."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from moeopt.mesh import dual
+from moeopt.mesh.config import Config
+from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.market import Market, Offer, configs_of, market_of, milliseconds, refusals
+from moeopt.mesh.verify import Evaluation
+from moeopt.percent import percent
+
+MOST_ROWS = 400
+"""Usable configurations that are listed at most; of refused ones as many again."""
+Requests = dict[tuple[int, int], tuple[Fraction, int]]
+"""Least price of what is wanted, and the configuration that has it, by demand and phase."""
+
+
+def shadow_prices(instance: MeshInstance) -> dual.Prices | None:
+    """Prices of the programme's rows: what one more GPU, and one more request, is worth."""
+    if "prices" not in instance.memo:
+        market = market_of(instance)
+        costs = instance.objective in ("gpus", "price")
+        instance.memo["prices"] = dual.cost_prices(market) if costs else dual.theta_prices(market)
+    found: dual.Prices | None = instance.memo["prices"]
+    return found
+
+
+def ranking(instance: MeshInstance, judged: Evaluation) -> list[dict[str, Any]]:
+    """Rows from the cheapest on; refused configurations follow, those that come closest first."""
+    market, configs = market_of(instance), configs_of(instance)
+    bought = {pool.config.key for pool in judged.pools}
+    prices = _prices_of_offers(instance, market)
+    partners = _partners(market, prices)
+    rows = []
+    for offer in market.offers:
+        total = _request(market, offer, prices[offer.place], partners)
+        best, best_place = _best(market, offer.demand, partners)
+        behind = None if total is None or not best else max(total / best - 1, Fraction(0))
+        config = configs[offer.place]
+        row = _row(instance, offer.place, config)
+        row["behind"] = None if behind is None else float(behind)
+        row["bought"] = config.key in bought
+        row["why_not"] = ""
+        if not row["bought"]:
+            row["why_not"] = _why_not(instance, market, offer, behind, configs[best_place].label, judged)
+        key = (behind is None, behind or Fraction(0), offer.tpot, offer.total_gpus, offer.place)
+        rows.append((key if instance.objective != "time" else (offer.tpot, *key), row))
+    rows.sort(key=lambda one: one[0])
+    usable = [row for _, row in rows]
+    kept = usable[:MOST_ROWS] + [row for row in usable[MOST_ROWS:] if row["bought"]]
+    return kept + _refused(instance, {offer.place for offer in market.offers})
+
+
+def _prices_of_offers(instance: MeshInstance, market: Market) -> dict[int, Fraction]:
+    """What one replica costs: its price, and its GPUs at their shadow prices; GPUs where these say nothing."""
+    shadow = shadow_prices(instance)
+    costs = instance.objective in ("gpus", "price")
+    found = {}
+    for offer in market.offers:
+        price = offer.cost if costs else Fraction(0)
+        if shadow is not None:
+            price += shadow.gpu_price(offer)
+        found[offer.place] = price or Fraction(0)
+    if not any(found.values()):
+        return {offer.place: Fraction(offer.total_gpus) for offer in market.offers}
+    return found
+
+
+def _partners(market: Market, prices: Mapping[int, Fraction]) -> Requests:
+    found: Requests = {}
+    for offer in market.offers:
+        for phase in market.phases:
+            if offer.shares[phase] > 0 and not _whole(market, offer):
+                price = prices[offer.place] / offer.shares[phase]
+                known = found.get((offer.demand, phase))
+                if known is None or price < known[0]:
+                    found[offer.demand, phase] = (price, offer.place)
+        if _whole(market, offer):
+            price = prices[offer.place] / min(offer.shares[phase] for phase in market.phases)
+            known = found.get((offer.demand, -1))
+            if known is None or price < known[0]:
+                found[offer.demand, -1] = (price, offer.place)
+    return found
+
+
+def _whole(market: Market, offer: Offer) -> bool:
+    """Whether it serves every phase that is asked for."""
+    return all(offer.shares[phase] > 0 for phase in market.phases)
+
+
+def _request(market: Market, offer: Offer, price: Fraction, partners: Requests) -> Fraction | None:
+    """Price of all that the demand wants where this offer serves what it can, with the best partner for the rest."""
+    if _whole(market, offer):
+        return price / min(offer.shares[phase] for phase in market.phases)
+    total = Fraction(0)
+    for phase in market.phases:
+        if offer.shares[phase] > 0:
+            total += price / offer.shares[phase]
+        elif (offer.demand, phase) in partners:
+            total += partners[offer.demand, phase][0]
+        else:
+            return None
+    return total
+
+
+def _best(market: Market, demand: int, partners: Requests) -> tuple[Fraction, int]:
+    """The least price of what a demand wants, and the configuration that stands for it."""
+    ways = []
+    if (demand, -1) in partners:
+        ways.append(partners[demand, -1])
+    if all((demand, phase) in partners for phase in market.phases):
+        parts = [partners[demand, phase] for phase in market.phases]
+        ways.append((sum((price for price, _ in parts), Fraction(0)), parts[-1][1]))
+    return min(ways, default=(Fraction(0), market.offers[0].place))
+
+
+def _why_not(
+    instance: MeshInstance, market: Market, offer: Offer, behind: Fraction | None, best: str, judged: Evaluation
+) -> str:
+    if not market.fits(offer):
+        needs = ", ".join(
+            f"{need} {gpu.name}" for need, gpu in zip(offer.gpus, instance.gpus, strict=True) if need
+        )  # fmt: skip
+        return f"one replica needs {needs}, more than the stock"
+    if behind is None:
+        return "nothing serves the other phase"
+    if instance.objective == "time":
+        if offer.tpot > judged.objective:
+            return f"{milliseconds(float(offer.tpot))} a token, {milliseconds(float(judged.objective))} are possible"
+        if offer.shares[1] > 0 and offer.tpot < judged.objective:
+            return "fast enough, but with it the stock does not serve what is wanted"
+        return "not needed"
+    if behind > Fraction(1, 10**9):
+        return f"a request costs {percent(float(behind))} more than with {best}"
+    return f"as cheap a request, but whole replicas of {offer.total_gpus} GPUs fit the rest less well"
+
+
+def _row(instance: MeshInstance, place: int, config: Config) -> dict[str, Any]:
+    used = {name: memory.used for name, memory in config.memory.items()}
+    return {
+        "config": place,
+        "demand": config.demand,
+        "family": config.family,
+        "label": config.label,
+        "gpus": dict(config.gpus),
+        "batch": config.batch,
+        "ttft_s": config.ttft_s,
+        "tpot_s": config.tpot_s,
+        "prefill_per_s": config.prefill_per_s,
+        "decode_per_s": config.decode_per_s,
+        "tokens_per_s_gpu": config.tokens_per_s / config.total_gpus if config.total_gpus else None,
+        "memory_bytes": used,
+        "binds": config.binds,
+        "legal_in": list(config.legal_in),
+    }
+
+
+def _refused(instance: MeshInstance, usable: set[int]) -> list[dict[str, Any]]:
+    rows = []
+    for place, config in enumerate(configs_of(instance)):
+        if place in usable:
+            continue
+        reasons = refusals(instance, config) or ["it serves no phase that is asked for"]
+        row = _row(instance, place, config) | {"behind": None, "bought": False, "why_not": "; ".join(reasons)}
+        rows.append(((config.demand, config.tpot_s or float("inf"), config.total_gpus, place), row))
+    rows.sort(key=lambda one: one[0])
+    return [row for _, row in rows[:MOST_ROWS]]
