@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from moeopt.mesh.step.communicate import around, exchange, merge, vector_bytes
-from moeopt.mesh.step.table import Floats, Table, kinds_of
+from moeopt.mesh.step.table import Floats, Ints, Table, kinds_of
 from moeopt.mesh.step.works import attention_works, dense_works, expert_works, head_works
 
 PARTS = ("attention", "experts", "communication", "overhead", "head", "hidden")
@@ -45,8 +46,8 @@ class Decoder:
     def __init__(self, table: Table, context_tokens: float) -> None:
         llm = table.setting.llm
         self.table = table
-        self.kinds, layers = kinds_of(llm, context_tokens)
-        self.counts, self.last = table.stages(self.kinds, layers)
+        self.kinds, self.layers = kinds_of(llm, context_tokens)
+        self.counts, self.last = table.stages(self.kinds, self.layers)
         self.attention = {tokens: attention_works(table, tokens) for tokens, _ in self.kinds}
         self.head = head_works(table)
         self.dense = self.experts = None
@@ -69,35 +70,72 @@ class Decoder:
         )
         self.hop[1] *= own
 
+    @property
+    def spread(self) -> NDArray[np.bool_]:
+        """Rows that have communication to hide in layers with experts."""
+        return (self.table.stage > 1) & bool(self.table.setting.llm.moe_layers)
+
+    def tpot(
+        self, batch: Floats | Ints, *, draft: int = 0, mean: float = 1.0, dual: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Seconds a token of one sequence, and its parts, with so many sequences of each rank in all stages together.
+
+        Parameters
+        ----------
+        batch
+            Sequences of each data-parallel rank; stages work on ``batch / pp`` of them at a time, at least on one.
+        draft, mean
+            Tokens drafted a step, each by a pass of one layer and the head, and mean tokens that a step yields.
+        """
+        own = np.maximum(np.asarray(batch, dtype=np.float64) / self.table.pp, 1.0)
+        parts = self.step(own, queries=draft + 1, dual=dual).parts * self.table.pp
+        if draft:
+            parts = parts + draft * self.drafting(own)
+        parts = parts / mean
+        return parts[:5].sum(axis=0) - parts[5], parts
+
     def step(self, sequences: Floats, *, queries: int = 1, dual: bool = False) -> Step:
         """One pass of `sequences` of each rank through the slowest stage, `queries` tokens of each (drafts checked).
 
         ``dual``: two micro-batches of half the sequences in layers with experts, one computing while the other
         communicates; their weights are read twice.
         """
-        machine, overhead = self.table.setting.gpu.machine, self.table.setting.overhead_s
+        machine = self.table.setting.gpu.machine
         parts = np.zeros((len(PARTS), *self.last.shape))
         for place, (tokens, moe) in enumerate(self.kinds):
             times = 2 if dual and moe else 1
             own = np.asarray(sequences, dtype=np.float64) / times
-            one = self.attention[tokens].seconds(machine, own * queries, own)
-            if moe:
-                assert self.experts is not None
-                two = self.experts.seconds(self.table, own * queries)
-                sent = self._sent(own * queries)
-            else:
-                assert self.dense is not None
-                two = self.dense.seconds(machine, own * queries)
-                sent = self.dense_lines[0] + self.dense_lines[1] * own * queries
-            sent = sent + self.merged[0] + self.merged[1] * own * queries
-            hidden = np.minimum(one + two, sent) if times == 2 else np.zeros_like(one)
-            layer = np.stack([one, two, sent, np.full_like(one, overhead), np.zeros_like(one), hidden])
+            layer = self._layer(tokens, moe, own, queries)
+            if times == 2:
+                layer[5] = np.minimum(layer[0] + layer[1], layer[2])
             parts += times * layer[:, :, None] * self.counts[None, :, :, place]
         every = np.asarray(sequences, dtype=np.float64) * queries
         parts[4] += self.head.seconds(machine, every)[:, None] * self.last
         parts[2] += (self.hop[0] + self.hop[1] * every)[:, None]
         slowest = (parts[:5].sum(axis=0) - parts[5]).argmax(axis=1)
         return Step(np.take_along_axis(parts, slowest[None, :, None], axis=2)[:, :, 0])
+
+    def _layer(self, tokens: float, moe: bool, own: Floats, queries: int) -> Floats:
+        """Parts of one layer for `own` sequences of each rank."""
+        setting = self.table.setting
+        first = self.attention[tokens].seconds(setting.gpu.machine, own * queries, own)
+        if moe:
+            assert self.experts is not None
+            second = self.experts.seconds(self.table, own * queries)
+            sent = self._sent(own * queries)
+        else:
+            assert self.dense is not None
+            second = self.dense.seconds(setting.gpu.machine, own * queries)
+            sent = self.dense_lines[0] + self.dense_lines[1] * own * queries
+        sent = sent + self.merged[0] + self.merged[1] * own * queries
+        nothing = np.zeros_like(first)
+        return np.stack([first, second, sent, np.full_like(first, setting.overhead_s), nothing, nothing])
+
+    def drafting(self, own: Floats) -> Floats:
+        """Parts of drafting one token: a pass of the last layer, and of the head."""
+        parts = self._layer(*self.kinds[self.layers[-1]], own, 1)
+        parts[4] = self.head.seconds(self.table.setting.gpu.machine, own)
+        return parts
 
     def _sent(self, tokens: Floats) -> Floats:
         """Communication of a layer with experts: gathered on all GPUs, or exchanged between GPUs with whole experts."""
