@@ -1,11 +1,177 @@
-"""Replicas that serve whole requests."""
+"""Replicas that serve whole requests: chunks of prefill beside decoding."""
 
 from __future__ import annotations
 
-from moeopt.mesh.config import Config
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from moeopt.mesh.config import Binds, Config
+from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
+from moeopt.mesh.families.decode import reason_of
+from moeopt.mesh.families.prefill import together
+from moeopt.mesh.families.queue import wait_s
+from moeopt.mesh.families.room import Room, room_of
+from moeopt.mesh.families.search import largest
+from moeopt.mesh.step.decode import Decoder
+from moeopt.mesh.step.parts import PARTS, total_s
+from moeopt.mesh.step.prefill import Portion, Prefiller, portions
+from moeopt.mesh.step.table import Floats, Ints, Table
 
 
 def colocated(context: Context) -> list[Config]:
-    """To come."""
-    return []
+    """Whole requests on one replica: the largest batch of each shape within TPOT, TTFT and memory, over chunks."""
+    found: list[Config] = []
+    for table, refused in context.tables("colocated"):
+        found += refused
+        if len(table):
+            found += _judge(context, table)
+    return found
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Steady state of decoding with a portion of prefill in some of its steps.
+
+    With B sequences of a rank each step must prefill ``B y / O`` prompts (a sequence gets y tokens a step, O in all), so
+    that a part ``rho`` of a rank's steps carries a portion. Ranks that step together take the long step when any of
+    them carries one, a part ``f = 1 - (1 - rho)^dp``; the mean step then has ``rho / f`` of the portion on each rank in
+    experts and communication, and the whole of it in the attention of one.
+    """
+
+    decoder: Decoder
+    prefiller: Prefiller
+    context: Context
+
+    def busy(self, batch: Ints, portion: Portion, mean: float) -> Floats:
+        """Part of a rank's steps that carry the portion; 1 or more: prefill cannot keep up."""
+        workload = self.context.demand.workload
+        new = max(workload.computed_tokens, 1.0)
+        return batch / self.decoder.table.pp * mean / workload.output_tokens * new / portion.chunk
+
+    def beside(self, portion: Portion) -> dict[bool, Floats]:
+        """Seconds of the portion's attention in a layer beside decoding, whose step has read the weights already."""
+        setting, found = self.decoder.table.setting, {}
+        machine, reached = setting.gpu.machine, setting.gpu.machine.efficiency
+        for window in {window for window, _ in self.prefiller.kinds}:
+            _, flops, moved = self.prefiller.attention(portion, window)
+            computed = flops / (machine.peak(setting.numerics.attention) * reached.compute)
+            found[window is not None] = np.maximum(computed, moved / (machine.bytes_per_s * reached.memory))
+        return found
+
+    def times(
+        self, batch: Ints, portion: Portion, beside: dict[bool, Floats], draft: int, mean: float, dual: bool
+    ) -> tuple[Floats, Floats, Floats]:
+        """TPOT, TTFT and the parts of a token's time."""
+        decoder, table = self.decoder, self.decoder.table
+        busy = np.minimum(self.busy(batch, portion, mean), 1.0)
+        ranks = np.where(together(table) > 0, table.dp, 1)
+        long = 1 - (1 - busy) ** ranks
+        own = decoder.own(batch)
+        with np.errstate(invalid="ignore"):
+            share = np.where(long > 0, busy / long, 1.0)
+        plain = decoder.step(own, queries=draft + 1, dual=dual)
+        full = decoder.step(own, queries=draft + 1, dual=dual, beside_s=beside, beside_tokens=portion.chunk * share)
+        more = draft * decoder.drafting(own) if draft else 0.0
+        parts = ((long * full + (1 - long) * plain) * table.pp + more) / mean
+        step = total_s(full)
+        align = together(table) if portion.prompts == 1 else 1.0
+        first = (portion.rounds + table.pp - 1 + align / 2) * step
+        return total_s(parts), first + wait_s(busy, portion.rounds * step, portion.prompts), parts
+
+
+def _judge(context: Context, table: Table) -> list[Config]:
+    one, workload, slo = context.instance, context.demand.workload, context.demand.slo
+    decoder = Decoder(table, workload.context_tokens)
+    mixed = Mixed(decoder, Prefiller(table, workload), context)
+    room = room_of(table, workload.kept_tokens, one.reserve_bytes)
+    memory = room.most()
+    most = np.minimum(memory, one.most_batch)
+    limits = tuple(np.inf if limit is None else limit for limit in (slo.tpot_s, slo.ttft_s))
+    best, options = Best.none(len(table)), portions(workload)
+    least = np.full((2, len(table)), np.inf)
+    for place, portion in enumerate(options):
+        beside = mixed.beside(portion)
+        for draft, mean in enumerate((1.0, *one.drafts)):
+            for overlap in (False, True) if decoder.spread.any() else (False,):
+                chosen = (portion, beside, draft, mean, overlap)
+
+                def fits(batch: Ints, chosen: tuple = chosen) -> Floats:  # type: ignore[type-arg]
+                    tpot, ttft, _ = mixed.times(batch, *chosen)
+                    return (tpot <= limits[0]) & (ttft <= limits[1]) & (mixed.busy(batch, chosen[0], chosen[3]) < 1)
+
+                alone = mixed.times(np.ones_like(most), *chosen)
+                least = np.minimum(least, alone[:2])
+                batch = largest(fits, most)
+                tpot, ttft, parts = mixed.times(np.maximum(batch, 1), *chosen)
+                rate = batch * table.dp / tpot
+                best.take(
+                    rate > best.rate * (1 + 1e-12),
+                    batch=batch,
+                    rate=rate,
+                    tpot_s=tpot,
+                    ttft_s=ttft,
+                    parts=parts,
+                    draft=draft,
+                    portion=place,
+                    overlap=overlap,
+                )
+    return [
+        _config(context, table, room, best, row, options, int(memory[row]), least[:, row]) for row in range(len(table))
+    ]
+
+
+def _config(
+    context: Context,
+    table: Table,
+    room: Room,
+    best: Best,
+    row: int,
+    options: list[Portion],
+    memory: int,
+    least: Floats,
+) -> Config:
+    shape, kv = table.shapes[row], table.setting.numerics.kv
+    batch, slo = int(best.batch[row]), context.demand.slo
+    if not batch:
+        return context.refuse("colocated", shape, _reasons(context, room, row, memory, least), kv)
+    one = context.instance
+    late = slo.ttft_s is not None and best.ttft_s[row] > 0.98 * slo.ttft_s
+    binds: Binds = "most" if batch == one.most_batch else "kv" if batch == memory else "ttft" if late else "tpot"
+    tokens = float(best.rate[row])
+    rate = tokens / context.demand.workload.output_tokens
+    return Config(
+        context.place,
+        "colocated",
+        shape,
+        batch,
+        {shape.gpu: shape.gpus},
+        prefill_per_s=rate,
+        decode_per_s=rate,
+        ttft_s=float(best.ttft_s[row]),
+        tpot_s=float(best.tpot_s[row]),
+        tokens_per_s=tokens,
+        chunk=math.ceil(options[int(best.portion[row])].chunk),
+        draft=int(best.draft[row]),
+        overlap=bool(best.overlap[row]),
+        kv=kv,
+        memory={shape.gpu: room.at(row, batch)},
+        binds=binds,
+        parts_s={name: float(value) for name, value in zip(PARTS, best.parts[:, row], strict=True)},
+    )
+
+
+def _reasons(context: Context, room: Room, row: int, memory: int, least: Floats) -> tuple[str, ...]:
+    slo, found = context.demand.slo, []
+    if not memory or (slo.tpot_s is not None and least[0] > slo.tpot_s):
+        found.append(reason_of(context, room, row, memory, float(least[0])))
+    if memory and slo.ttft_s is not None and least[1] > slo.ttft_s:
+        found.append(f"TTFT is {least[1] * 1e3:.4g} ms with one sequence, above {slo.ttft_s * 1e3:.4g} ms")
+    if not found:
+        said = " and ".join(
+            f"{name} of {limit * 1e3:.4g} ms" for name, limit in (("TPOT", slo.tpot_s), ("TTFT", slo.ttft_s)) if limit
+        )
+        found.append(f"no chunk keeps {said or 'up with decoding'} together, even with one sequence")
+    return tuple(found)

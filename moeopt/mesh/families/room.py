@@ -39,6 +39,13 @@ class Room:
             usable=self.usable,
         )
 
+    def reason(self, row: int) -> str:
+        """Why not even one sequence fits."""
+        held = self.at(row, 1.0)
+        alone = held.used - held.kv > held.usable
+        needed, what = (held.used - held.kv, "weights alone") if alone else (held.used, "weights and one sequence")
+        return f"does not fit: {what} need {needed / 1e9:.4g} GB of {held.usable / 1e9:.4g} GB usable on a GPU"
+
 
 def room_of(table: Table, kept_tokens: int, reserve: float) -> Room:
     """Memory where each sequence keeps so many tokens; stages hold layers in proportion to their number."""

@@ -29,14 +29,14 @@ def ways(
 ) -> tuple[list[Shape], list[Refused]]:
     """Shapes of replicas that break no rule, and refused degrees.
 
-    Stages have any number of GPUs within a server and whole servers beyond; attention any TP that divides the heads,
+    Stages have a divisor of a server's GPUs, or whole servers (any number where there are fewer GPUs than a server's); attention any TP that divides the heads,
     within a domain; experts any EP for which slots divide evenly, each expert whole, or split within a domain.
     Pipelines have stages within a server. Strength: exact enumeration of these.
     """
     most = min(gpu.stock if gpu.stock is not None else MOST_REPLICA, MOST_REPLICA)
     if gpu.network is None:
         most = min(most, gpu.domain_gpus)
-    sizes = [size for size in range(1, most + 1) if size <= gpu.node_gpus or size % gpu.node_gpus == 0]
+    sizes = [size for size in range(1, most + 1) if _fills(size, most, gpu)]
     shapes: list[Shape] = []
     for size in sizes:
         for one in _stage(instance, llm, gpu, role, size, numerics):
@@ -46,6 +46,12 @@ def ways(
             stages = range(2, min(instance.most_pp, llm.layers, most // size) + 1)
             shapes += [replace(one, pp=pp) for pp in stages]
     return shapes, _refused(llm, gpu, role, numerics, most)
+
+
+def _fills(size: int, most: int, gpu: GpuType) -> bool:
+    """Whether stages of so many GPUs leave none of a server over."""
+    node = gpu.node_gpus
+    return size % node == 0 or (size < node and (node % size == 0 or most < node))
 
 
 def _stage(
@@ -96,7 +102,7 @@ def _refused(llm: LlmFacts, gpu: GpuType, role: Role, numerics: Numerics | None,
     found = []
     for tp in range(2, min(gpu.domain_gpus, most) + 1):
         reasons = tp_reasons(llm, tp, numerics)
-        if reasons and (tp <= gpu.node_gpus or tp % gpu.node_gpus == 0):
+        if reasons and _fills(tp, most, gpu):
             ep = 1 if llm.dense else tp
             shape = Shape(role, gpu.name, tp=tp, ep=ep, dense_tp=tp)
             found.append(Refused(shape, tuple(f"tp = {tp}: {reason}" for reason in reasons)))
@@ -104,7 +110,7 @@ def _refused(llm: LlmFacts, gpu: GpuType, role: Role, numerics: Numerics | None,
         return found
     for moe_tp in range(2, min(gpu.domain_gpus, most) + 1):
         reasons = moe_tp_reasons(llm, moe_tp, numerics)
-        if reasons and (moe_tp <= gpu.node_gpus or moe_tp % gpu.node_gpus == 0):
+        if reasons and _fills(moe_tp, most, gpu):
             shape = Shape(role, gpu.name, dp=moe_tp, moe_tp=moe_tp)
             found.append(Refused(shape, tuple(f"moe_tp = {moe_tp}: {reason}" for reason in reasons)))
     return found

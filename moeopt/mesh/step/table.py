@@ -104,12 +104,12 @@ class Table:
         known = {row: tuple(figures(*row)) for row in dict.fromkeys(rows)}
         return np.array([known[row] for row in rows], dtype=np.float64).reshape(len(rows), -1).T
 
-    def stages(self, kinds: Sequence[tuple[float, bool]], layers: Sequence[int]) -> tuple[Floats, Floats]:
+    def stages(self, kinds: int, layers: Sequence[int]) -> tuple[Floats, Floats]:
         """Layers of every kind in every stage that differs, and whether it ends the LLM: (S, R, K) and (S, R).
 
         Layers are cut in order into parts that differ by at most one, longer ones first; `layers` is each layer's kind.
         """
-        found = {pp: _stages(pp, len(kinds), tuple(layers)) for pp in set(self.pp.tolist())}
+        found = {pp: _stages(pp, kinds, tuple(layers)) for pp in set(self.pp.tolist())}
         most = max(len(rows) for rows in found.values())
         filled = {pp: np.array(rows + [rows[-1]] * (most - len(rows)), dtype=np.float64) for pp, rows in found.items()}
         every = np.array([filled[pp] for pp in self.pp.tolist()])

@@ -1,16 +1,16 @@
-"""Pools of replicas that do one phase: prefill or decode."""
+"""Pools of replicas that decode."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from moeopt.mesh.config import Binds, Config
+from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.room import Room, room_of
 from moeopt.mesh.families.search import largest
-from moeopt.mesh.step.decode import PARTS, Decoder
+from moeopt.mesh.step.decode import Decoder
+from moeopt.mesh.step.parts import PARTS
 from moeopt.mesh.step.table import Floats, Ints, Table
 
 
@@ -24,24 +24,6 @@ def decode(context: Context) -> list[Config]:
     return found
 
 
-@dataclass
-class Best:
-    """The best choice of every row so far."""
-
-    batch: Ints
-    rate: Floats
-    tpot_s: Floats
-    parts: Floats
-    draft: Ints
-    overlap: Ints
-
-    def take(self, better: Floats, **values: Floats | Ints) -> None:
-        """Where `better`, these values."""
-        for name, value in values.items():
-            old = getattr(self, name)
-            setattr(self, name, np.where(better, value, old))
-
-
 def _judge(context: Context, table: Table) -> list[Config]:
     one, workload, slo = context.instance, context.demand.workload, context.demand.slo
     decoder = Decoder(table, workload.context_tokens)
@@ -49,13 +31,9 @@ def _judge(context: Context, table: Table) -> list[Config]:
     memory = room.most()
     most = np.minimum(memory, one.most_batch)
     limit = np.inf if slo.tpot_s is None else slo.tpot_s
-    zeros = np.zeros(len(table))
-    best = Best(zeros.astype(np.int64), zeros, zeros + np.inf, np.zeros((len(PARTS), len(table))), zeros, zeros)
-    least = zeros + np.inf
+    best, least = Best.none(len(table)), np.full(len(table), np.inf)
     for draft, mean in enumerate((1.0, *one.drafts)):
-        for overlap in (False, True):
-            if overlap and not np.any(decoder.spread):
-                continue
+        for overlap in (False, True) if decoder.spread.any() else (False,):
 
             def tpot(batch: Ints, draft: int = draft, overlap: bool = overlap, mean: float = mean) -> Floats:
                 return decoder.tpot(batch, draft=draft, mean=mean, dual=overlap)[0]
@@ -65,15 +43,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
             seconds, parts = decoder.tpot(np.maximum(batch, 1), draft=draft, mean=mean, dual=overlap)
             rate = batch * table.dp / seconds
             better = rate > best.rate * (1 + 1e-12)
-            best.take(
-                better,
-                batch=batch,
-                rate=rate,
-                tpot_s=seconds,
-                parts=parts,
-                draft=zeros + draft,
-                overlap=zeros + overlap,
-            )
+            best.take(better, batch=batch, rate=rate, tpot_s=seconds, parts=parts, draft=draft, overlap=overlap)
     return [_config(context, table, room, best, row, int(memory[row]), float(least[row])) for row in range(len(table))]
 
 
@@ -84,7 +54,6 @@ def _config(context: Context, table: Table, room: Room, best: Best, row: int, me
         return context.refuse("decode", shape, (reason_of(context, room, row, memory, least_s),), kv)
     one = context.instance
     binds: Binds = "most" if batch == one.most_batch else "kv" if batch == memory else "tpot"
-    parts = {name: float(value) for name, value in zip(PARTS, best.parts[:, row], strict=True)}
     tokens = float(best.rate[row])
     return Config(
         context.place,
@@ -100,16 +69,13 @@ def _config(context: Context, table: Table, room: Room, best: Best, row: int, me
         kv=kv,
         memory={shape.gpu: room.at(row, batch)},
         binds=binds,
-        parts_s=parts,
+        parts_s={name: float(value) for name, value in zip(PARTS, best.parts[:, row], strict=True)},
     )
 
 
 def reason_of(context: Context, room: Room, row: int, memory: int, least_s: float) -> str:
     """Why a shape has no batch at all: memory, or a time per token that even one sequence exceeds."""
     if not memory:
-        held = room.at(row, 1.0)
-        rule = "weights and one sequence" if held.free + held.kv >= 0 else "weights alone"
-        needed = held.used if held.free + held.kv >= 0 else held.used - held.kv
-        return f"does not fit: {rule} need {needed / 1e9:.4g} GB of {held.usable / 1e9:.4g} GB usable on a GPU"
+        return room.reason(row)
     slo = context.demand.slo.tpot_s or 0.0
     return f"TPOT is {least_s * 1e3:.4g} ms with one sequence, above {slo * 1e3:.4g} ms"

@@ -1,0 +1,36 @@
+"""The best choice of every shape so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from moeopt.mesh.families.search import Bools
+from moeopt.mesh.step.parts import PARTS
+from moeopt.mesh.step.table import Floats
+
+
+@dataclass
+class Best:
+    """One value a row: batch, rate (what is maximised), seconds, parts, and what was chosen."""
+
+    batch: Floats
+    rate: Floats
+    tpot_s: Floats
+    ttft_s: Floats
+    parts: Floats
+    draft: Floats
+    portion: Floats
+    overlap: Floats
+
+    @classmethod
+    def none(cls, rows: int) -> Best:
+        """Nothing chosen, at no rate."""
+        shapes = {item.name: (rows,) for item in fields(cls)} | {"parts": (len(PARTS), rows)}
+        return cls(**{name: np.zeros(shape) for name, shape in shapes.items()})
+
+    def take(self, better: Bools, **values: Floats | float) -> None:
+        """Where `better`, these values."""
+        for name, value in values.items():
+            setattr(self, name, np.where(better, value, getattr(self, name)))
