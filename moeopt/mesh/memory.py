@@ -50,6 +50,21 @@ class Room:
         """Whether so many fit."""
         return self.at(sequences).free >= 0
 
+    def most(self) -> int:
+        """Most that fit, -1 where not even the weights do: memory is affine in the batch, on every stage."""
+        slope = self.buffers.slope * self.tokens_per_sequence
+        free = self.usable - self.reserve - self.buffer_bytes(0)
+        found = MOST_BATCH * MOST_BATCH
+        for weights, experts, redundant, kv in self.stages:
+            left = free - weights - experts - redundant
+            if left < 0:
+                return -1
+            if kv + slope > 0:
+                found = min(found, int(left / (kv + slope)))
+        while found > 0 and not self.fits(found):
+            found -= 1
+        return found + 1 if self.fits(found + 1) else found
+
     def buffer_bytes(self, sequences: int) -> float:
         """Buffers at so many sequences."""
         return self.buffers.bytes(self.fixed_tokens + self.tokens_per_sequence * sequences)
@@ -145,7 +160,7 @@ def most_sequences(room: Room, most: int = MOST_BATCH) -> tuple[int, Binds]:
 
     ``kv`` or ``buffer``, whichever a further sequence takes more of; ``most`` where that many fit.
 
-    Strength: exact (memory grows with the batch; bisection).
+    Strength: exact.
 
     >>> from moeopt.cost import FP4
     >>> from moeopt.llm import find
@@ -154,15 +169,12 @@ def most_sequences(room: Room, most: int = MOST_BATCH) -> tuple[int, Binds]:
     >>> most_sequences(room), most_sequences(room, most=50)
     ((80, 'kv'), (50, 'most'))
     """
-    if room.fits(most):
+    fit = room.most()
+    if fit >= most:
         return most, "most"
-    low, high = -1, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if room.fits(middle) else (low, middle)
     buffer = room.buffers.slope * room.tokens_per_sequence
     binds: Binds = "buffer" if buffer > max(stage.kv for stage in room.stages) else "kv"
-    return max(low, 0), binds
+    return max(fit, 0), binds
 
 
 def cache_tokens(shape: Shape, llm: LlmFacts, *, free_bytes: float, kv: str = "bf16") -> int:

@@ -106,10 +106,8 @@ def buffers_of(shape: Shape, llm: LlmFacts, gpu: GpuType, asked: str = "auto", *
     received = 2.0 * width * min(top_k, shape.ep) * twice
     if transport in ("nvl-domain", "deepep-normal"):
         return Buffers(transport, _normal(width, shape.ep, transport == "nvl-domain"), received)
-    base, slope = _low_latency(experts, width, shape.ep)
-    copy = int(token_bytes(width, 1, scale_block=SCALE_BLOCK))
-    tensor = receive_tensor_bytes(local_experts=experts // shape.ep, max_tokens=1, ranks=shape.ep, copy_bytes=copy)
-    slope += tensor * twice
+    base, slope = _low_latency(experts, width)
+    slope += experts * _received(width) * twice
     if transport == "deepep-both":
         base += _normal(width, shape.ep, inside=True)  # the network's part lies in the same registered buffer
     return Buffers(transport, base, slope)
@@ -121,11 +119,21 @@ def _normal(width: int, ranks: int, inside: bool) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _low_latency(experts: int, hidden: int, ranks: int) -> tuple[float, float]:
-    """Base and slope of the registered buffer: its formula is affine in tokens, up to one alignment."""
+def _low_latency(experts: int, hidden: int) -> tuple[float, float]:
+    """Base and slope of the registered buffer: its formula is affine in tokens, up to one alignment.
+
+    It knows ranks by the experts they bring only, so one rank stands for any number.
+    """
     few, many = (
-        low_latency_buffer_bytes(max_tokens=tokens, hidden=hidden, experts=experts, ranks=ranks)
+        low_latency_buffer_bytes(max_tokens=tokens, hidden=hidden, experts=experts, ranks=1)
         for tokens in (ALIGNMENT_BYTES, 2 * ALIGNMENT_BYTES)
     )
     slope = (many - few) / ALIGNMENT_BYTES
     return few - slope * ALIGNMENT_BYTES, slope
+
+
+@lru_cache(maxsize=1024)
+def _received(hidden: int) -> int:
+    """Bytes of the tensor of received tokens, for each of a rank's tokens and each expert of the group."""
+    copy = int(token_bytes(hidden, 1, scale_block=SCALE_BLOCK))
+    return receive_tensor_bytes(local_experts=1, max_tokens=1, ranks=1, copy_bytes=copy)
