@@ -25,14 +25,15 @@ class Degrees:
     refused: Mapping[int, str]
 
 
-def divisors(number: int) -> list[int]:
+@lru_cache(maxsize=1024)
+def divisors(number: int) -> tuple[int, ...]:
     """All divisors, rising.
 
     >>> divisors(144)
-    [1, 2, 3, 4, 6, 8, 9, 12, 16, 18, 24, 36, 48, 72, 144]
+    (1, 2, 3, 4, 6, 8, 9, 12, 16, 18, 24, 36, 48, 72, 144)
     """
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return small + [number // d for d in reversed(small) if d * d != number]
+    return (*small, *(number // d for d in reversed(small) if d * d != number))
 
 
 def formats_of(llm: LlmFacts, numerics: Numerics | None) -> tuple[str | None, str | None]:

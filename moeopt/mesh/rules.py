@@ -6,6 +6,8 @@ fit in memory is `moeopt.mesh.memory`. Some engines pad widths or heads that do 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from moeopt.cost.checks import whole
 from moeopt.cost.roofline import Numerics
 from moeopt.errors import Violation, Violations
@@ -64,16 +66,10 @@ def faults(
     if isinstance(shape, ApartShape):
         return _apart(shape, llm, gpu, expert_gpu or gpu, numerics)
     check = Violations()
-    whole(check, **{name: getattr(shape, name) for name in _DEGREES})
-    whole(check, 0, redundant=shape.redundant)
+    degrees = {name: getattr(shape, name) for name in _DEGREES}
     if shape.ffn_gpus is not None:
-        whole(check, ffn_gpus=shape.ffn_gpus)
-    if check.found:
-        return check.found
-    for name in _DEGREES:
-        if getattr(shape, name) > MOST_DEGREE:
-            check.add(name, getattr(shape, name), rule=f"is above {MOST_DEGREE:,}", fix="Use fewer GPUs")
-    if check.found:
+        degrees["ffn_gpus"] = shape.ffn_gpus
+    if not _sane(check, degrees, shape.redundant):
         return check.found
     _role(check, shape, gpu)
     _attention(check, llm, shape.tp, numerics)
@@ -81,6 +77,19 @@ def faults(
     _dense(check, shape, llm, numerics)
     _places(check, shape, llm, gpu)
     return check.found
+
+
+def _sane(check: Violations, degrees: Mapping[str, int], redundant: int) -> bool:
+    """Whether degrees are whole numbers within reason, so that anything can be said of them."""
+    if all(type(value) is int and 1 <= value <= MOST_DEGREE for value in (*degrees.values(), redundant + 1)):
+        return True  # the common case, without the cost of the general check: a search asks thousands of times
+    whole(check, **degrees)
+    whole(check, 0, redundant=redundant)
+    if not check.found:
+        for name, value in {**degrees, "redundant": redundant}.items():
+            if value > MOST_DEGREE:
+                check.add(name, value, rule=f"is above {MOST_DEGREE:,}", fix="Use fewer GPUs")
+    return not check.found
 
 
 def _role(check: Violations, shape: Shape, gpu: GpuType) -> None:
@@ -203,16 +212,10 @@ def _apart(
 ) -> list[Violation]:
     check = Violations()
     degrees = {name: getattr(shape, name) for name in ("tp_a", "n_a", "tp_e", "n_e", "m")}
-    whole(check, **degrees)
-    whole(check, 0, redundant=shape.redundant)
-    if check.found:
+    if not _sane(check, degrees, shape.redundant):
         return check.found
-    for name, value in degrees.items():
-        if value > MOST_DEGREE:
-            check.add(name, value, rule=f"is above {MOST_DEGREE:,}", fix="Use fewer GPUs")
     if llm.dense:
         check.add("experts", 0, rule="this LLM is dense: there is nothing to set apart", fix="Use another family")
-    if check.found:
         return check.found
     for field, name, one in (("gpu", shape.gpu, gpu), ("expert_gpu", shape.expert_gpu, expert_gpu)):
         if name != one.name:
