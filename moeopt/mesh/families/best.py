@@ -34,3 +34,7 @@ class Best:
         """Where `better`, these values."""
         for name, value in values.items():
             setattr(self, name, np.where(better, value, getattr(self, name)))
+
+    def parts_of(self, row: int) -> dict[str, float]:
+        """Parts of one row by name."""
+        return dict(zip(PARTS, self.parts[:, row].tolist(), strict=True))

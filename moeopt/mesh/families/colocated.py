@@ -7,24 +7,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from moeopt.mesh.config import Binds, Config
+from moeopt.mesh.config import Config
 from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
-from moeopt.mesh.families.decode import reason_of
+from moeopt.mesh.families.decode import binds, late
 from moeopt.mesh.families.prefill import together
 from moeopt.mesh.families.queue import wait_s
-from moeopt.mesh.families.room import Room, room_of
+from moeopt.mesh.families.room import Rooms
 from moeopt.mesh.families.search import largest
 from moeopt.mesh.step.decode import Decoder
-from moeopt.mesh.step.parts import PARTS, total_s
+from moeopt.mesh.step.parts import total_s
 from moeopt.mesh.step.prefill import Portion, Prefiller, portions
 from moeopt.mesh.step.table import Floats, Ints, Table
+
+CLOSE = 0.98
+"""A TTFT beyond this part of its limit is what binds, where memory and the largest batch do not."""
 
 
 def colocated(context: Context) -> list[Config]:
     """Whole requests on one replica: the largest batch of each shape within TPOT, TTFT and memory, over chunks."""
     found: list[Config] = []
-    for table, refused in context.tables("colocated"):
+    for table, refused in context.fitting("colocated", context.demand.workload.kept_tokens):
         found += refused
         if len(table):
             found += _judge(context, table)
@@ -35,7 +38,7 @@ def colocated(context: Context) -> list[Config]:
 class Mixed:
     """Steady state of decoding with a portion of prefill in some of its steps.
 
-    With B sequences of a rank each step must prefill ``B y / O`` prompts (a sequence gets y tokens a step, O in all), so
+    With B sequences of a rank each step must prefill ``B y / O`` prompts (y tokens a step and sequence, O in all), so
     that a part ``rho`` of a rank's steps carries a portion. Ranks that step together take the long step when any of
     them carries one, a part ``f = 1 - (1 - rho)^dp``; the mean step then has ``rho / f`` of the portion on each rank in
     experts and communication, and the whole of it in the attention of one.
@@ -86,9 +89,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
     one, workload, slo = context.instance, context.demand.workload, context.demand.slo
     decoder = Decoder(table, workload.context_tokens)
     mixed = Mixed(decoder, Prefiller(table, workload), context)
-    room = room_of(table, workload.kept_tokens, one.reserve_bytes)
-    memory = room.most()
-    most = np.minimum(memory, one.most_batch)
+    rooms: dict[tuple[int, bool], Rooms] = {}
     limits = tuple(np.inf if limit is None else limit for limit in (slo.tpot_s, slo.ttft_s))
     best, options = Best.none(len(table)), portions(workload)
     least = np.full((2, len(table)), np.inf)
@@ -97,6 +98,9 @@ def _judge(context: Context, table: Table) -> list[Config]:
         for draft, mean in enumerate((1.0, *one.drafts)):
             for overlap in (False, True) if decoder.spread.any() else (False,):
                 chosen = (portion, beside, draft, mean, overlap)
+                if (draft, overlap) not in rooms:
+                    rooms[draft, overlap] = context.rooms(table, workload.kept_tokens, draft=draft, overlap=overlap)
+                most = np.minimum(rooms[draft, overlap].most(portion.chunk), one.most_batch)
 
                 def fits(batch: Ints, chosen: tuple = chosen) -> Floats:  # type: ignore[type-arg]
                     tpot, ttft, _ = mixed.times(batch, *chosen)
@@ -118,28 +122,26 @@ def _judge(context: Context, table: Table) -> list[Config]:
                     portion=place,
                     overlap=overlap,
                 )
-    return [
-        _config(context, table, room, best, row, options, int(memory[row]), least[:, row]) for row in range(len(table))
-    ]
+    return [_config(context, table, rooms, best, row, options, least[:, row]) for row in range(len(table))]
 
 
 def _config(
     context: Context,
     table: Table,
-    room: Room,
+    rooms: dict[tuple[int, bool], Rooms],
     best: Best,
     row: int,
     options: list[Portion],
-    memory: int,
     least: Floats,
 ) -> Config:
     shape, kv = table.shapes[row], table.setting.numerics.kv
-    batch, slo = int(best.batch[row]), context.demand.slo
+    batch, draft, overlap = int(best.batch[row]), int(best.draft[row]), bool(best.overlap[row])
+    room, chunk = rooms[draft, overlap], options[int(best.portion[row])].chunk
     if not batch:
-        return context.refuse("colocated", shape, _reasons(context, room, row, memory, least), kv)
-    one = context.instance
-    late = slo.ttft_s is not None and best.ttft_s[row] > 0.98 * slo.ttft_s
-    binds: Binds = "most" if batch == one.most_batch else "kv" if batch == memory else "ttft" if late else "tpot"
+        return context.refuse("colocated", shape, _reasons(context, room, row, options, least), kv)
+    bound, slo = binds(context, room, row, batch, chunk), context.demand.slo
+    if bound == "tpot" and slo.ttft_s is not None and best.ttft_s[row] > CLOSE * slo.ttft_s:
+        bound = "ttft"
     tokens = float(best.rate[row])
     rate = tokens / context.demand.workload.output_tokens
     return Config(
@@ -153,21 +155,24 @@ def _config(
         ttft_s=float(best.ttft_s[row]),
         tpot_s=float(best.tpot_s[row]),
         tokens_per_s=tokens,
-        chunk=math.ceil(options[int(best.portion[row])].chunk),
-        draft=int(best.draft[row]),
-        overlap=bool(best.overlap[row]),
+        chunk=math.ceil(chunk),
+        draft=draft,
+        overlap=overlap,
         kv=kv,
-        memory={shape.gpu: room.at(row, batch)},
-        binds=binds,
-        parts_s={name: float(value) for name, value in zip(PARTS, best.parts[:, row], strict=True)},
+        memory={shape.gpu: room.at(row, batch, chunk)},
+        binds=bound,
+        parts_s=best.parts_of(row),
     )
 
 
-def _reasons(context: Context, room: Room, row: int, memory: int, least: Floats) -> tuple[str, ...]:
+def _reasons(context: Context, room: Rooms, row: int, options: list[Portion], least: Floats) -> tuple[str, ...]:
+    smallest = min(portion.chunk for portion in options)
+    if room.at(row, 1, smallest).free < 0:
+        return (room.reason(row, smallest),)
     slo, found = context.demand.slo, []
-    if not memory or (slo.tpot_s is not None and least[0] > slo.tpot_s):
-        found.append(reason_of(context, room, row, memory, float(least[0])))
-    if memory and slo.ttft_s is not None and least[1] > slo.ttft_s:
+    if slo.tpot_s is not None and least[0] > slo.tpot_s:
+        found.append(late(context, float(least[0])))
+    if slo.ttft_s is not None and least[1] > slo.ttft_s:
         found.append(f"TTFT is {least[1] * 1e3:.4g} ms with one sequence, above {slo.ttft_s * 1e3:.4g} ms")
     if not found:
         said = " and ".join(

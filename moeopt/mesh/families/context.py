@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from moeopt.cost.roofline import Numerics
 from moeopt.mesh.config import Config, Family
+from moeopt.mesh.families.room import Rooms
 from moeopt.mesh.families.ways import ways
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.instance import Demand, MeshInstance
@@ -31,7 +34,31 @@ class Context:
             turned = [self.refuse(_family(role), one.shape, one.reasons) for one in refused]
             for numerics in self.numerics(gpu):
                 yield Table(self.setting(gpu, numerics), shapes), turned
-                turned = []
+                turned = []  # once for all formats
+
+    def rooms(self, table: Table, kept_tokens: int, *, draft: int = 0, overlap: bool = False) -> Rooms:
+        """Memory of a table's rows."""
+        return Rooms(
+            table,
+            kept_tokens=kept_tokens,
+            reserve_bytes=self.instance.reserve_bytes,
+            numerics=self.demand.numerics,
+            draft=draft,
+            overlap=overlap,
+        )
+
+    def fitting(self, role: Role, kept_tokens: int) -> Iterator[tuple[Table, list[Config]]]:
+        """Shapes that hold at least one sequence, with what is refused: degrees, and shapes that are too small."""
+        for table, refused in self.tables(role):
+            if not len(table):
+                yield table, refused
+                continue
+            rooms, kv = self.rooms(table, kept_tokens), table.setting.numerics.kv
+            fits = rooms.most() > 0
+            for row in np.flatnonzero(~fits).tolist():
+                refused.append(self.refuse(_family(role), table.shapes[row], (rooms.reason(row),), kv))
+            rows = np.flatnonzero(fits).tolist()
+            yield Table(table.setting, [table.shapes[row] for row in rows]), refused
 
     def numerics(self, gpu: GpuType) -> list[Numerics]:
         """Formats to look at on this GPU: one for every format of the cache."""

@@ -29,9 +29,9 @@ def ways(
 ) -> tuple[list[Shape], list[Refused]]:
     """Shapes of replicas that break no rule, and refused degrees.
 
-    Stages have a divisor of a server's GPUs, or whole servers (any number where there are fewer GPUs than a server's); attention any TP that divides the heads,
-    within a domain; experts any EP for which slots divide evenly, each expert whole, or split within a domain.
-    Pipelines have stages within a server. Strength: exact enumeration of these.
+    Stages have a divisor of a server's GPUs, or whole servers; any number where there are fewer GPUs than a server's.
+    Attention has any TP that divides the heads, within a domain; experts any EP for which slots divide evenly, each
+    expert whole, or split within a domain. Pipelines have stages within a server. Strength: exact enumeration of these.
     """
     most = min(gpu.stock if gpu.stock is not None else MOST_REPLICA, MOST_REPLICA)
     if gpu.network is None:

@@ -48,11 +48,12 @@ def dense_works(table: Table, width: int) -> Works:
     """A dense FFN of one layer, in tokens of the rank: whole, or split over `dense_tp` GPUs that share their tokens."""
     llm, numerics = table.setting.llm, table.setting.numerics
 
-    def figures(dense_tp: int, dp: int, stage: int) -> tuple[float, float, float]:
+    def figures(dense_tp: int) -> tuple[float, float]:
         work = dense_ffn(tokens=1, hidden=int(llm.hidden or 0), width=width, tp=dense_tp, numerics=numerics)
-        return work.flops * dense_tp * dp / stage, work.bytes, 0.0
+        return work.flops * dense_tp, work.bytes
 
-    return Works(*table.gather(figures, table.dense_tp, table.dp, table.ffn_stage), numerics.ffn)
+    flops, moved = table.gather(figures, table.dense_tp)
+    return Works(flops * table.dp / table.ffn_stage, moved, np.zeros_like(moved), numerics.ffn)
 
 
 def head_works(table: Table) -> Works:
@@ -89,13 +90,15 @@ def expert_works(table: Table) -> ExpertWorks:
     llm, numerics = table.setting.llm, table.setting.numerics
     routed = replace(llm, shared_experts=0)
 
-    def figures(ep: int, moe_tp: int, dp: int, extra: int) -> tuple[float, float, float]:
-        load = table.setting.imbalance.at(ep, extra)
-        sizes = {"ep": ep, "tp": moe_tp, "load": load, "numerics": numerics}
-        none, one = (moe_ffn(routed, tokens=1, touched=n, **sizes) for n in (0, 1))  # type: ignore[arg-type]
-        return none.flops * dp, none.bytes, one.bytes - none.bytes
+    def figures(moe_tp: int) -> tuple[float, float, float, float]:
+        gate, one, read = (
+            moe_ffn(routed, tokens=1, tp=moe_tp, load=load, touched=touched, numerics=numerics)
+            for load, touched in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
+        )
+        return gate.flops, one.flops - gate.flops, gate.bytes, read.bytes - gate.bytes
 
-    flops, fixed, each = table.gather(figures, table.ep, table.moe_tp, table.dp, table.redundant)
+    gate, busy, fixed, each = table.gather(figures, table.moe_tp)
+    flops = (gate + busy * table.load) * table.dp / table.ep
     if llm.shared_experts:
         shared = dense_works(table, int(llm.shared_experts) * int(llm.shared_width or 0))
         flops, fixed = flops + shared.flops, fixed + shared.fixed_bytes
