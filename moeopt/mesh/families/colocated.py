@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from moeopt.mesh.families.prefill import together
 from moeopt.mesh.families.queue import wait_s
 from moeopt.mesh.families.room import Rooms
 from moeopt.mesh.families.search import largest
-from moeopt.mesh.step.decode import Decoder
+from moeopt.mesh.step.decode import Beside, Decoder
 from moeopt.mesh.step.parts import total_s
 from moeopt.mesh.step.prefill import Portion, Prefiller, portions
 from moeopt.mesh.step.table import Floats, Ints, Table
@@ -66,23 +67,42 @@ class Mixed:
 
     def times(
         self, batch: Ints, portion: Portion, beside: dict[bool, Floats], draft: int, mean: float, dual: bool
-    ) -> tuple[Floats, Floats, Floats]:
-        """TPOT, TTFT and the parts of a token's time."""
-        decoder, table = self.decoder, self.decoder.table
-        busy = np.minimum(self.busy(batch, portion, mean), 1.0)
-        ranks = np.where(together(table) > 0, table.dp, 1)
-        long = 1 - (1 - busy) ** ranks
-        own = decoder.own(batch)
-        with np.errstate(invalid="ignore"):
-            share = np.where(long > 0, busy / long, 1.0)
-        plain = decoder.step(own, queries=draft + 1, dual=dual)
-        full = decoder.step(own, queries=draft + 1, dual=dual, beside_s=beside, beside_tokens=portion.chunk * share)
+    ) -> tuple[Floats, Floats]:
+        """TPOT and TTFT."""
+        decoder, own, way = self.decoder, self.decoder.own(batch), {"queries": draft + 1, "dual": dual}
+        long, carried, busy = self._shares(batch, portion, beside, mean)
+        step = decoder.seconds(own, beside=carried, **way)
+        mixed = long * step + (1 - long) * decoder.seconds(own, **way)
+        more = draft * total_s(decoder.drafting(own)) if draft else 0.0
+        align = together(decoder.table) if portion.prompts == 1 else 1.0
+        first = (portion.rounds + decoder.table.pp - 1 + align / 2) * step
+        tpot = (mixed * decoder.table.pp + more) / mean
+        return tpot, first + wait_s(busy, portion.rounds * step, portion.prompts)
+
+    def parts(
+        self, batch: Ints, portion: Portion, beside: dict[bool, Floats], draft: int, mean: float, dual: bool
+    ) -> Floats:
+        """Parts of a token's time, which add up to TPOT."""
+        decoder, own, way = self.decoder, self.decoder.own(batch), {"queries": draft + 1, "dual": dual}
+        long, carried, _ = self._shares(batch, portion, beside, mean)
+        mixed = long * decoder.parts(own, beside=carried, **way) + (1 - long) * decoder.parts(own, **way)
         more = draft * decoder.drafting(own) if draft else 0.0
-        parts = ((long * full + (1 - long) * plain) * table.pp + more) / mean
-        step = total_s(full)
-        align = together(table) if portion.prompts == 1 else 1.0
-        first = (portion.rounds + table.pp - 1 + align / 2) * step
-        return total_s(parts), first + wait_s(busy, portion.rounds * step, portion.prompts), parts
+        return (mixed * decoder.table.pp + more) / mean
+
+    def _shares(
+        self, batch: Ints, portion: Portion, beside: dict[bool, Floats], mean: float
+    ) -> tuple[Floats, Beside, Floats]:
+        """The part of steps that are long, what they carry, and the part of a rank's steps that carry something."""
+        busy = np.minimum(self.busy(batch, portion, mean), 1.0)
+        long = 1 - (1 - busy) ** self.ranks
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.where(long > 0, busy / long, 1.0)
+        return long, Beside(beside, portion.chunk * share), busy
+
+    @cached_property
+    def ranks(self) -> Ints:
+        """Ranks that step together."""
+        return np.where(together(self.decoder.table) > 0, self.decoder.table.dp, 1)
 
 
 def _judge(context: Context, table: Table) -> list[Config]:
@@ -103,13 +123,14 @@ def _judge(context: Context, table: Table) -> list[Config]:
                 most = np.minimum(rooms[draft, overlap].most(portion.chunk), one.most_batch)
 
                 def fits(batch: Ints, chosen: tuple = chosen) -> Floats:  # type: ignore[type-arg]
-                    tpot, ttft, _ = mixed.times(batch, *chosen)
+                    tpot, ttft = mixed.times(batch, *chosen)
                     return (tpot <= limits[0]) & (ttft <= limits[1]) & (mixed.busy(batch, chosen[0], chosen[3]) < 1)
 
                 alone = mixed.times(np.ones_like(most), *chosen)
-                least = np.minimum(least, alone[:2])
+                least = np.minimum(least, alone)
                 batch = largest(fits, most)
-                tpot, ttft, parts = mixed.times(np.maximum(batch, 1), *chosen)
+                kept = np.maximum(batch, 1)
+                tpot, ttft = mixed.times(kept, *chosen)
                 rate = batch * table.dp / tpot
                 best.take(
                     rate > best.rate * (1 + 1e-12),
@@ -117,7 +138,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
                     rate=rate,
                     tpot_s=tpot,
                     ttft_s=ttft,
-                    parts=parts,
+                    parts=mixed.parts(kept, *chosen),
                     draft=draft,
                     portion=place,
                     overlap=overlap,

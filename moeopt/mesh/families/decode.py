@@ -35,7 +35,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
             most = np.minimum(rooms[draft, overlap].most(), one.most_batch)
 
             def tpot(batch: Ints, draft: int = draft, overlap: bool = overlap, mean: float = mean) -> Floats:
-                return decoder.tpot(batch, draft=draft, mean=mean, dual=overlap)[0]
+                return decoder.tpot_s(batch, draft=draft, mean=mean, dual=overlap)
 
             least = np.minimum(least, tpot(np.ones_like(most)))
             batch = largest(lambda b, tpot=tpot: tpot(b) <= limit, most)

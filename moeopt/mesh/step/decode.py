@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +13,16 @@ from moeopt.mesh.step.layers import FfnLayers
 from moeopt.mesh.step.parts import PARTS, slowest, total_s
 from moeopt.mesh.step.table import Floats, Ints, Table, kinds_of
 from moeopt.mesh.step.works import attention_works
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Prefill beside decoding: seconds of its attention in a layer, by whether the layer has a window, and its tokens
+    of each rank in FFNs and communication.
+    """
+
+    attention_s: Mapping[bool, Floats]
+    tokens: Floats | float
 
 
 class Decoder:
@@ -34,7 +47,8 @@ class Decoder:
         self.counts, self.last = table.stages(len(self.kinds), self.layers)
         self.attention = {tokens: attention_works(table, tokens) for tokens, _ in self.kinds}
         self.ffn = FfnLayers(table, prefill=False)
-        self.merged = merge(table)
+        self.longest = max(tokens for tokens, _ in self.kinds)
+        self.merged = merge(table) if np.any(table.kvp > 1) else None
 
     @property
     def spread(self) -> NDArray[np.bool_]:
@@ -54,25 +68,23 @@ class Decoder:
             Tokens drafted a step, each by a pass of one layer and the head, and mean tokens that a step yields.
         """
         own = self.own(batch)
-        parts = self.step(own, queries=draft + 1, dual=dual) * self.table.pp
+        parts = self.parts(own, queries=draft + 1, dual=dual) * self.table.pp
         if draft:
             parts = parts + draft * self.drafting(own)
         parts = parts / mean
         return total_s(parts), parts
 
+    def tpot_s(self, batch: Floats | Ints, *, draft: int = 0, mean: float = 1.0, dual: bool = False) -> Floats:
+        """The first of `tpot` alone, which is quicker."""
+        own = self.own(batch)
+        seconds = self.seconds(own, queries=draft + 1, dual=dual) * self.table.pp
+        return (seconds + (draft * total_s(self.drafting(own)) if draft else 0.0)) / mean
+
     def own(self, batch: Floats | Ints) -> Floats:
         """Sequences of a rank that a stage works on at a time."""
         return np.maximum(np.asarray(batch, dtype=np.float64) / self.table.pp, 1.0)
 
-    def step(
-        self,
-        sequences: Floats,
-        *,
-        queries: int = 1,
-        dual: bool = False,
-        beside_s: dict[bool, Floats] | None = None,
-        beside_tokens: Floats | float = 0.0,
-    ) -> Floats:
+    def parts(self, sequences: Floats, *, queries: int = 1, dual: bool = False, beside: Beside | None = None) -> Floats:
         """Parts of one pass of `sequences` of each rank through the slowest stage, (6, S) in the order of `PARTS`.
 
         Parameters
@@ -82,42 +94,72 @@ class Decoder:
         dual
             Two micro-batches of half the sequences in layers with experts, one computing while the other communicates;
             their weights are read twice.
-        beside_s, beside_tokens
-            Prefill in the same step: seconds of its attention in a layer (by whether it has a window), and its tokens
-            of each rank in FFNs and communication.
+        beside
+            Prefill in the same step.
         """
-        parts = np.zeros((len(PARTS), *self.last.shape))
+        found = np.zeros((len(PARTS), *self.last.shape))
+        for place, (times, layer) in enumerate(self._layers(sequences, queries, dual, beside)):
+            for part, seconds in enumerate(layer):
+                found[part] += (times * seconds)[:, None] * self.counts[:, :, place]
+        head, hop = self._ends(sequences, queries, beside)
+        found[4] += head[:, None] * self.last
+        found[2] += hop[:, None]
+        found[3] += self.table.setting.overhead_s * self._launches(dual)
+        return slowest(found)
+
+    def seconds(
+        self, sequences: Floats, *, queries: int = 1, dual: bool = False, beside: Beside | None = None
+    ) -> Floats:
+        """The sum of `parts` alone, which is quicker."""
+        head, hop = self._ends(sequences, queries, beside)
+        found = head[:, None] * self.last + self.table.setting.overhead_s * self._launches(dual)
+        for place, (times, layer) in enumerate(self._layers(sequences, queries, dual, beside)):
+            one = layer[0] + layer[1] + layer[2] - (layer[5] if times == 2 else 0.0)
+            found += (times * one)[:, None] * self.counts[:, :, place]
+        return found.max(axis=1) + hop
+
+    def _launches(self, dual: bool) -> Floats:
+        """Layers of every stage, those with experts twice for two micro-batches: (S, stages)."""
+        times = np.array([2.0 if dual and moe else 1.0 for _, moe in self.kinds])
+        return self.counts @ times
+
+    def _ends(self, sequences: Floats, queries: int, beside: Beside | None) -> tuple[Floats, Floats]:
+        """Seconds of the head, and of the hop to the next stage."""
+        tokens = np.asarray(sequences, dtype=np.float64) * queries
+        more = beside.tokens if beside is not None else 0.0
+        return self.ffn.head.seconds(self.table.setting.gpu.machine, tokens), self.ffn.hop_s(tokens + more)
+
+    def _layers(
+        self, sequences: Floats, queries: int, dual: bool, beside: Beside | None
+    ) -> Iterator[tuple[int, list[Floats]]]:
+        """For each kind of layer, how many micro-batches, and the parts of one."""
         sequences = np.asarray(sequences, dtype=np.float64)
-        for place, (tokens, moe) in enumerate(self.kinds):
+        for tokens, moe in self.kinds:
             times = 2 if dual and moe else 1
-            layer = self._layer(tokens, moe, sequences / times, queries, beside_tokens / times)
-            if beside_s is not None:
-                layer[0] += beside_s[tokens < self.kinds[self.full][0]] / times
+            layer = self._layer(tokens, moe, sequences / times, queries, beside, times)
             if times == 2:
                 layer[5] = np.minimum(layer[0] + layer[1], layer[2])
-            parts += times * layer[:, :, None] * self.counts[None, :, :, place]
-        every = sequences * queries
-        parts[4] += self.ffn.head.seconds(self.table.setting.gpu.machine, every)[:, None] * self.last
-        parts[2] += self.ffn.hop_s(every + beside_tokens)[:, None]
-        return slowest(parts)
+            yield times, layer
 
-    @property
-    def full(self) -> int:
-        """The kind of layer that attends to most."""
-        return max(range(len(self.kinds)), key=lambda place: self.kinds[place][0])
-
-    def _layer(self, tokens: float, moe: bool, own: Floats, queries: int, more: Floats | float = 0.0) -> Floats:
-        """Parts of one layer for `own` sequences of each rank, and `more` tokens in what follows attention."""
-        setting = self.table.setting
-        layer = np.zeros((len(PARTS), len(self.table)))
-        layer[0] = self.attention[tokens].seconds(setting.gpu.machine, own * queries, own)
-        layer[1], layer[2] = self.ffn.seconds(own * queries + more, moe=moe)
-        layer[2] += self.merged[0] + self.merged[1] * own * queries
-        layer[3] = setting.overhead_s
-        return layer
+    def _layer(
+        self, tokens: float, moe: bool, own: Floats, queries: int, beside: Beside | None = None, times: int = 1
+    ) -> list[Floats]:
+        """Parts of one layer for `own` sequences of each rank and a `times`-th of what is beside, but for launches."""
+        every = own * queries
+        first = self.attention[tokens].seconds(self.table.setting.gpu.machine, every, own)
+        after = every
+        if beside is not None:
+            first = first + beside.attention_s[tokens < self.longest] / times
+            after = every + beside.tokens / times
+        second, sent = self.ffn.seconds(after, moe=moe)
+        if self.merged is not None:
+            sent = sent + self.merged[0] + self.merged[1] * every
+        nothing = np.zeros_like(first)
+        return [first, second, sent, nothing, nothing, nothing]
 
     def drafting(self, own: Floats) -> Floats:
         """Parts of drafting one token: a pass of the last layer, and of the head."""
         parts = self._layer(*self.kinds[self.layers[-1]], own, 1)
+        parts[3] = np.full_like(parts[3], self.table.setting.overhead_s)
         parts[4] = self.ffn.head.seconds(self.table.setting.gpu.machine, own)
-        return parts
+        return np.stack(parts)
