@@ -13,7 +13,7 @@ from moeopt.mesh.step.table import Floats
 
 @dataclass
 class Best:
-    """One value a row: batch, rate (what is maximised), seconds, parts, and what was chosen."""
+    """One value a row: batch, rate (what is maximised), seconds, parts, what was chosen, and how many memory holds."""
 
     batch: Floats
     rate: Floats
@@ -23,6 +23,7 @@ class Best:
     draft: Floats
     portion: Floats
     overlap: Floats
+    fit: Floats
 
     @classmethod
     def none(cls, rows: int) -> Best:

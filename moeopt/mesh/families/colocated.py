@@ -120,7 +120,8 @@ def _judge(context: Context, table: Table) -> list[Config]:
                 chosen = (portion, beside, draft, mean, overlap)
                 if (draft, overlap) not in rooms:
                     rooms[draft, overlap] = context.rooms(table, workload.kept_tokens, draft=draft, overlap=overlap)
-                most = np.minimum(rooms[draft, overlap].most(portion.chunk), one.most_batch)
+                fit = rooms[draft, overlap].most(portion.chunk)
+                most = np.minimum(fit, one.most_batch)
 
                 def fits(batch: Ints, chosen: tuple = chosen) -> Floats:  # type: ignore[type-arg]
                     tpot, ttft = mixed.times(batch, *chosen)
@@ -132,17 +133,11 @@ def _judge(context: Context, table: Table) -> list[Config]:
                 kept = np.maximum(batch, 1)
                 tpot, ttft = mixed.times(kept, *chosen)
                 rate = batch * table.dp / tpot
-                best.take(
-                    rate > best.rate * (1 + 1e-12),
-                    batch=batch,
-                    rate=rate,
-                    tpot_s=tpot,
-                    ttft_s=ttft,
-                    parts=mixed.parts(kept, *chosen),
-                    draft=draft,
-                    portion=place,
-                    overlap=overlap,
-                )
+                better = rate > best.rate * (1 + 1e-12)
+                if better.any():
+                    parts = mixed.parts(kept, *chosen)
+                    best.take(better, batch=batch, rate=rate, tpot_s=tpot, ttft_s=ttft, parts=parts, fit=fit)
+                    best.take(better, draft=draft, portion=place, overlap=overlap)
     return [_config(context, table, rooms, best, row, options, least[:, row]) for row in range(len(table))]
 
 
@@ -160,7 +155,7 @@ def _config(
     room, chunk = rooms[draft, overlap], options[int(best.portion[row])].chunk
     if not batch:
         return context.refuse("colocated", shape, _reasons(context, room, row, options, least), kv)
-    bound, slo = binds(context, room, row, batch, chunk), context.demand.slo
+    bound, slo = binds(context, room, row, best), context.demand.slo
     if bound == "tpot" and slo.ttft_s is not None and best.ttft_s[row] > CLOSE * slo.ttft_s:
         bound = "ttft"
     tokens = float(best.rate[row])

@@ -32,7 +32,8 @@ def _judge(context: Context, table: Table) -> list[Config]:
     for draft, mean in enumerate((1.0, *one.drafts)):
         for overlap in (False, True) if decoder.spread.any() else (False,):
             rooms[draft, overlap] = context.rooms(table, workload.kept_tokens, draft=draft, overlap=overlap)
-            most = np.minimum(rooms[draft, overlap].most(), one.most_batch)
+            fit = rooms[draft, overlap].most()
+            most = np.minimum(fit, one.most_batch)
 
             def tpot(batch: Ints, draft: int = draft, overlap: bool = overlap, mean: float = mean) -> Floats:
                 return decoder.tpot_s(batch, draft=draft, mean=mean, dual=overlap)
@@ -42,7 +43,8 @@ def _judge(context: Context, table: Table) -> list[Config]:
             seconds, parts = decoder.tpot(np.maximum(batch, 1), draft=draft, mean=mean, dual=overlap)
             rate = batch * table.dp / seconds
             better = rate > best.rate * (1 + 1e-12)
-            best.take(better, batch=batch, rate=rate, tpot_s=seconds, parts=parts, draft=draft, overlap=overlap)
+            chosen = {"draft": draft, "overlap": overlap, "fit": fit}
+            best.take(better, batch=batch, rate=rate, tpot_s=seconds, parts=parts, **chosen)
     return [_config(context, table, rooms, best, row, float(least[row])) for row in range(len(table))]
 
 
@@ -67,7 +69,7 @@ def _config(
         overlap=overlap,
         kv=kv,
         memory={shape.gpu: room.at(row, batch)},
-        binds=binds(context, room, row, batch),
+        binds=binds(context, room, row, best),
         parts_s=best.parts_of(row),
     )
 
@@ -78,10 +80,11 @@ def late(context: Context, least_s: float) -> str:
     return f"TPOT is {least_s * 1e3:.4g} ms with one sequence, above {slo * 1e3:.4g} ms"
 
 
-def binds(context: Context, room: Rooms, row: int, batch: int, chunk: float = 0.0) -> Binds:
+def binds(context: Context, room: Rooms, row: int, best: Best) -> Binds:
     """What keeps a batch from growing: the instance, memory, or else the time per token."""
+    batch = int(best.batch[row])
     if batch == context.instance.most_batch:
         return "most"
-    if room.at(row, batch + 1, chunk).free < 0:
+    if batch == int(best.fit[row]):
         return room.binds(row)
     return "tpot" if context.demand.slo.tpot_s is not None else "none"

@@ -63,7 +63,9 @@ class Rooms:
         spread = table.ep * table.moe_tp
         self.weights, self.kv = weights, cache
         self.experts = experts / spread
+        self.stages = table.pp.tolist()
         self.redundant = experts * table.redundant / max(int(llm.experts or 1), 1) / spread
+        self.fixed = self.weights + self.experts + self.redundant
 
         def buffers(ep: int, moe_tp: int, redundant: int) -> tuple[float, float]:
             shape = replace(table.shapes[0], ep=ep, moe_tp=moe_tp, redundant=redundant, ffn_gpus=None)
@@ -80,7 +82,7 @@ class Rooms:
     def used(self, sequences: Floats | Ints, chunk: float = 0.0) -> Floats:
         """Bytes at so many sequences of each rank, and so many prompt tokens of a rank and step: (stages, rows)."""
         buffers = self.base + self.slope * (self.chunk * chunk + self.tokens * sequences)
-        return self.weights + self.experts + self.redundant + self.kv * sequences + buffers + self.reserve
+        return self.fixed + self.kv * sequences + buffers + self.reserve
 
     def most(self, chunk: float = 0.0) -> Ints:
         """Most sequences of a rank that fit; 0 where none does."""
@@ -95,13 +97,17 @@ class Rooms:
     def at(self, row: int, sequences: float, chunk: float = 0.0) -> Memory:
         """Parts on the GPU that holds most."""
         buffers = self.base[row] + self.slope[row] * (self.chunk[row] * chunk + self.tokens[row] * sequences)
-        columns = (self.weights, self.experts, self.redundant, self.kv)
-        held = zip(*(column[:, row].tolist() for column in columns), strict=True)
-        found = [
-            Memory(weights, experts, redundant, kv * sequences, float(buffers), self.reserve, self.usable)
-            for weights, experts, redundant, kv in held
-        ]
-        return max(found, key=lambda memory: memory.used)
+        stages = range(self.stages[row])
+        stage = max(stages, key=lambda s: self.fixed[s, row] + self.kv[s, row] * sequences) if len(stages) > 1 else 0
+        return Memory(
+            weights=float(self.weights[stage, row]),
+            experts=float(self.experts[stage, row]),
+            redundant=float(self.redundant[stage, row]),
+            kv=float(self.kv[stage, row]) * sequences,
+            buffers=float(buffers),
+            reserve=self.reserve,
+            usable=self.usable,
+        )
 
     def binds(self, row: int) -> Literal["kv", "buffer"]:
         """What a further sequence takes more of."""

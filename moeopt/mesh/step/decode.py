@@ -48,6 +48,8 @@ class Decoder:
         self.attention = {tokens: attention_works(table, tokens) for tokens, _ in self.kinds}
         self.ffn = FfnLayers(table, prefill=False)
         self.longest = max(tokens for tokens, _ in self.kinds)
+        moe = np.array([float(moe) for _, moe in self.kinds])
+        self.launches = {dual: self.counts @ (1 + moe * dual) for dual in (False, True)}  # layers of every stage
         self.merged = merge(table) if np.any(table.kvp > 1) else None
 
     @property
@@ -104,7 +106,7 @@ class Decoder:
         head, hop = self._ends(sequences, queries, beside)
         found[4] += head[:, None] * self.last
         found[2] += hop[:, None]
-        found[3] += self.table.setting.overhead_s * self._launches(dual)
+        found[3] += self.table.setting.overhead_s * self.launches[dual]
         return slowest(found)
 
     def seconds(
@@ -112,16 +114,11 @@ class Decoder:
     ) -> Floats:
         """The sum of `parts` alone, which is quicker."""
         head, hop = self._ends(sequences, queries, beside)
-        found = head[:, None] * self.last + self.table.setting.overhead_s * self._launches(dual)
+        found = head[:, None] * self.last + self.table.setting.overhead_s * self.launches[dual]
         for place, (times, layer) in enumerate(self._layers(sequences, queries, dual, beside)):
             one = layer[0] + layer[1] + layer[2] - (layer[5] if times == 2 else 0.0)
             found += (times * one)[:, None] * self.counts[:, :, place]
         return found.max(axis=1) + hop
-
-    def _launches(self, dual: bool) -> Floats:
-        """Layers of every stage, those with experts twice for two micro-batches: (S, stages)."""
-        times = np.array([2.0 if dual and moe else 1.0 for _, moe in self.kinds])
-        return self.counts @ times
 
     def _ends(self, sequences: Floats, queries: int, beside: Beside | None) -> tuple[Floats, Floats]:
         """Seconds of the head, and of the hop to the next stage."""
