@@ -116,7 +116,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
     for place, portion in enumerate(options):
         beside = mixed.beside(portion)
         for draft, mean in enumerate((1.0, *one.drafts)):
-            for overlap in (False, True) if decoder.spread.any() else (False,):
+            for overlap in (False, True) if decoder.ffn.overlaps.any() else (False,):
                 chosen = (portion, beside, draft, mean, overlap)
                 if (draft, overlap) not in rooms:
                     rooms[draft, overlap] = context.rooms(table, workload.kept_tokens, draft=draft, overlap=overlap)

@@ -30,7 +30,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
     limit = np.inf if slo.tpot_s is None else slo.tpot_s
     best, least = Best.none(len(table)), np.full(len(table), np.inf)
     for draft, mean in enumerate((1.0, *one.drafts)):
-        for overlap in (False, True) if decoder.spread.any() else (False,):
+        for overlap in (False, True) if decoder.ffn.overlaps.any() else (False,):
             rooms[draft, overlap] = context.rooms(table, workload.kept_tokens, draft=draft, overlap=overlap)
             fit = rooms[draft, overlap].most()
             most = np.minimum(fit, one.most_batch)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from moeopt.mesh.config import Config
+from moeopt.mesh.families.apart import apart
 from moeopt.mesh.families.colocated import colocated
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.decode import decode
 from moeopt.mesh.families.prefill import prefill
 from moeopt.mesh.instance import MeshInstance
 
-_FAMILIES = {"colocated": colocated, "prefill": prefill, "decode": decode}
+_FAMILIES = {"colocated": colocated, "prefill": prefill, "decode": decode, "apart": apart}
 
 
 def configs(instance: MeshInstance) -> list[Config]:

@@ -62,7 +62,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
     best, least = Best.none(len(table)), np.full(len(table), np.inf)
     options = portions(workload, LEAST_CHUNK)
     for place, portion in enumerate(options):
-        for overlap in (False, True) if table.setting.llm.moe_layers else (False,):
+        for overlap in (False, True) if prefiller.ffn.overlaps.any() else (False,):
             fits = rooms[overlap].most(portion.chunk) >= portion.prompts
             parts = prefiller.step(portion, dual=overlap)
             step = total_s(parts)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from moeopt.mesh.step.table import Ints
-
-Bools = NDArray[np.bool_]
+from moeopt.mesh.step.table import Bools, Ints
 
 
 def largest(fits: Callable[[Ints], Bools], most: Ints) -> Ints:

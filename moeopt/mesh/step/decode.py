@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moeopt.mesh.step.communicate import merge
 from moeopt.mesh.step.layers import FfnLayers
@@ -51,11 +50,6 @@ class Decoder:
         moe = np.array([float(moe) for _, moe in self.kinds])
         self.launches = {dual: self.counts @ (1 + moe * dual) for dual in (False, True)}  # layers of every stage
         self.merged = merge(table) if np.any(table.kvp > 1) else None
-
-    @property
-    def spread(self) -> NDArray[np.bool_]:
-        """Rows that have communication to hide in layers with experts."""
-        return (self.table.stage > 1) & bool(self.table.setting.llm.moe_layers)
 
     def tpot(
         self, batch: Floats | Ints, *, draft: int = 0, mean: float = 1.0, dual: bool = False
@@ -134,8 +128,6 @@ class Decoder:
         for tokens, moe in self.kinds:
             times = 2 if dual and moe else 1
             layer = self._layer(tokens, moe, sequences / times, queries, beside, times)
-            if times == 2:
-                layer[5] = np.minimum(layer[0] + layer[1], layer[2])
             yield times, layer
 
     def _layer(
@@ -148,11 +140,12 @@ class Decoder:
         if beside is not None:
             first = first + beside.attention_s[tokens < self.longest] / times
             after = every + beside.tokens / times
-        second, sent = self.ffn.seconds(after, moe=moe)
+        second, sent, exchanged = self.ffn.seconds(after, moe=moe, dual=times == 2)
         if self.merged is not None:
             sent = sent + self.merged[0] + self.merged[1] * every
         nothing = np.zeros_like(first)
-        return [first, second, sent, nothing, nothing, nothing]
+        hidden = np.minimum(first + second + sent - exchanged, exchanged) if times == 2 else nothing
+        return [first, second, sent, nothing, nothing, hidden]
 
     def drafting(self, own: Floats) -> Floats:
         """Parts of drafting one token: a pass of the last layer, and of the head."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from moeopt.mesh.step.communicate import around, exchange, vector_bytes
-from moeopt.mesh.step.table import Floats, Table
+from moeopt.mesh.step.table import Bools, Floats, Table
 from moeopt.mesh.step.works import dense_works, expert_works, head_works
 
 
@@ -48,20 +48,31 @@ class FfnLayers:
         """Seconds of sending tokens to the next stage."""
         return self.hop[0] + self.hop[1] * tokens
 
-    def seconds(self, tokens: Floats, *, moe: bool) -> tuple[Floats, Floats]:
-        """The FFN of one layer, and what the layer sends, for so many tokens of each rank."""
+    def seconds(self, tokens: Floats, *, moe: bool, dual: bool = False) -> tuple[Floats, Floats, Floats]:
+        """The FFN of one layer, what the layer sends, and the part of that which another micro-batch can hide.
+
+        That part is dispatch and combine: collectives of tensor groups wait for what is computed around them.
+        """
         if not moe:
             assert self.dense is not None
             computed = self.dense.seconds(self.table.setting.gpu.machine, tokens)
-            return computed, self.dense_lines[0] + self.dense_lines[1] * tokens
+            return computed, self.dense_lines[0] + self.dense_lines[1] * tokens, np.zeros_like(computed)
         assert self.experts is not None
-        return self.experts.seconds(self.table, tokens), self._sent(tokens)
+        sent, hidden = self._sent(tokens, dual)
+        return self.experts.seconds(self.table, tokens), sent, hidden
 
-    def _sent(self, tokens: Floats) -> Floats:
+    def _sent(self, tokens: Floats, dual: bool) -> tuple[Floats, Floats]:
         """Gathered on all GPUs, or exchanged between GPUs with whole experts; the quicker where a domain has both."""
         gathered = self.gathered[0] + self.gathered[1] * tokens
         nic = self.exchanged[0] + self.exchanged[1] * tokens
-        fast = self.exchanged[2] + self.exchanged[3] * tokens
-        exchanged = self.scattered[0] + self.scattered[1] * tokens + np.maximum(nic, fast)
-        best = np.where(self.either, np.minimum(gathered, exchanged), exchanged)
-        return np.where(self.only_gathered, gathered, best)
+        exchanged = np.maximum(nic, self.exchanged[2] + self.exchanged[3] * tokens)
+        whole = self.scattered[0] + self.scattered[1] * tokens + exchanged
+        if dual:
+            return np.where(self.only_gathered, gathered, whole), np.where(self.only_gathered, 0.0, exchanged)
+        best = np.where(self.either, np.minimum(gathered, whole), whole)
+        return np.where(self.only_gathered, gathered, best), exchanged
+
+    @property
+    def overlaps(self) -> Bools:
+        """Rows that have something to hide."""
+        return ~self.only_gathered if self.experts is not None else np.zeros(len(self.table), dtype=bool)

@@ -93,9 +93,9 @@ class Prefiller:
             weights, flops, moved = self.attention(portion, window)
             first = roofline(setting.gpu.machine, flops / times, weights + moved / times, setting.numerics.attention)
             own = np.full(len(table), portion.chunk / times)
-            second, sent = self.ffn.seconds(own, moe=moe)
+            second, sent, exchanged = self.ffn.seconds(own, moe=moe, dual=times == 2)
+            hidden = np.minimum(first + second + sent - exchanged, exchanged) if times == 2 else np.zeros_like(first)
             sent = sent + self.passed(portion, window) / times
-            hidden = np.minimum(first + second, sent) if times == 2 else np.zeros_like(first)
             nothing = np.zeros_like(first)
             layer = np.stack([first, second, sent, nothing + setting.overhead_s, nothing, hidden])
             parts += times * layer[:, :, None] * self.counts[None, :, :, place]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,10 @@ from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.imbalance import Imbalance
 from moeopt.mesh.shape import Shape
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Floats = NDArray[Any]
+Ints = NDArray[Any]
+Bools = NDArray[Any]
+"""Columns; numbers of sequences come as whole ones and as parts of them."""
 
 
 @dataclass(frozen=True)

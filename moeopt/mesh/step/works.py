@@ -8,7 +8,7 @@ import numpy as np
 
 from moeopt.cost.operators import attention_decode, dense_ffn, lm_head, moe_ffn
 from moeopt.cost.roofline import Machine
-from moeopt.mesh.step.table import Floats, Table
+from moeopt.mesh.step.table import Floats, Ints, Table
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,10 @@ class Works:
     fixed_bytes: Floats
     token_bytes: Floats
     dtype: str
+
+    def take(self, rows: Ints) -> Works:
+        """These rows, in this order."""
+        return Works(self.flops[rows], self.fixed_bytes[rows], self.token_bytes[rows], self.dtype)
 
     def seconds(self, machine: Machine, tokens: Floats, sequences: Floats | None = None) -> Floats:
         """The longer of computing and moving; `sequences` is what bytes count where it differs from `tokens`."""
