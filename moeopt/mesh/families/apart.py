@@ -114,7 +114,7 @@ def _judge(context: Context, gpu: GpuType, expert_gpu: GpuType, setting: Setting
         return []
     table = ApartTable(setting, expert_gpu, nodes, *columns, workload.context_tokens)
     memory = _Memory(context, table)
-    most = np.minimum(memory.most, one.most_batch).astype(np.int64)
+    most = np.minimum(memory.most, context.most_batch).astype(np.int64)
     limit = np.inf if slo.tpot_s is None else slo.tpot_s
     batch = largest(lambda b: table.step(b)[0] <= limit, most)
     seconds, parts = table.step(np.maximum(batch, 1))
@@ -174,7 +174,7 @@ def _config(context: Context, table: ApartTable, memory: _Memory, best: Best, ro
         tokens_per_s=tokens,
         kv=table.setting.numerics.kv,
         memory=held,
-        binds="most" if batch == context.instance.most_batch else "kv" if batch >= fit else tpot,  # type: ignore[arg-type]
+        binds="most" if batch == context.most_batch else "kv" if batch >= fit else tpot,  # type: ignore[arg-type]
         parts_s=best.parts_of(row),
         notes=(ALGORITHM_1,) if published else (),
     )

@@ -31,7 +31,7 @@ class Best:
         shapes = {item.name: (rows,) for item in fields(cls)} | {"parts": (len(PARTS), rows)}
         return cls(**{name: np.zeros(shape) for name, shape in shapes.items()})
 
-    def take(self, better: Bools, **values: Floats | float) -> None:
+    def take(self, better: Bools | bool, **values: Floats | float) -> None:
         """Where `better`, these values."""
         for name, value in values.items():
             setattr(self, name, np.where(better, value, getattr(self, name)))

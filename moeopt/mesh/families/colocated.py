@@ -121,7 +121,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
                 if (draft, overlap) not in rooms:
                     rooms[draft, overlap] = context.rooms(table, workload.kept_tokens, draft=draft, overlap=overlap)
                 fit = rooms[draft, overlap].most(portion.chunk)
-                most = np.minimum(fit, one.most_batch)
+                most = np.minimum(fit, context.most_batch)
 
                 def fits(batch: Ints, chosen: tuple = chosen) -> Floats:  # type: ignore[type-arg]
                     tpot, ttft = mixed.times(batch, *chosen)

@@ -36,6 +36,11 @@ class Context:
                 yield Table(self.setting(gpu, numerics), shapes), turned
                 turned = []  # once for all formats
 
+    @property
+    def most_batch(self) -> int:
+        """Sequences of a rank at most: one where the shortest time per token is asked."""
+        return 1 if self.instance.objective == "time" else self.instance.most_batch
+
     def rooms(self, table: Table, kept_tokens: int, *, draft: int = 0, overlap: bool = False) -> Rooms:
         """Memory of a table's rows."""
         return Rooms(

@@ -33,7 +33,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
         for overlap in (False, True) if decoder.ffn.overlaps.any() else (False,):
             rooms[draft, overlap] = context.rooms(table, workload.kept_tokens, draft=draft, overlap=overlap)
             fit = rooms[draft, overlap].most()
-            most = np.minimum(fit, one.most_batch)
+            most = np.minimum(fit, context.most_batch)
 
             def tpot(batch: Ints, draft: int = draft, overlap: bool = overlap, mean: float = mean) -> Floats:
                 return decoder.tpot_s(batch, draft=draft, mean=mean, dual=overlap)
@@ -83,7 +83,7 @@ def late(context: Context, least_s: float) -> str:
 def binds(context: Context, room: Rooms, row: int, best: Best) -> Binds:
     """What keeps a batch from growing: the instance, memory, or else the time per token."""
     batch = int(best.batch[row])
-    if batch == context.instance.most_batch:
+    if batch == context.most_batch:
         return "most"
     if batch == int(best.fit[row]):
         return room.binds(row)

@@ -7,10 +7,11 @@ from moeopt.mesh.families.apart import apart
 from moeopt.mesh.families.colocated import colocated
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.decode import decode
+from moeopt.mesh.families.long_context import long_context
 from moeopt.mesh.families.prefill import prefill
 from moeopt.mesh.instance import MeshInstance
 
-_FAMILIES = {"colocated": colocated, "prefill": prefill, "decode": decode, "apart": apart}
+_FAMILIES = {"colocated": colocated, "prefill": prefill, "decode": decode, "apart": apart, "long": long_context}
 
 
 def configs(instance: MeshInstance) -> list[Config]:

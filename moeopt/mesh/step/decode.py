@@ -103,6 +103,21 @@ class Decoder:
         found[3] += self.table.setting.overhead_s * self.launches[dual]
         return slowest(found)
 
+    def hop_b(self, sequences: Floats) -> Floats:
+        """Seconds that merging one sequence's partial attention behind the attention of the next may hide in a step.
+
+        The shorter of both, of which a ``1/B`` part stays in sight where one latency serves the whole batch
+        (`moeopt.cost.helix_decode`).
+        """
+        if self.merged is None:
+            return np.zeros(len(self.table))
+        merged = self.merged[0] + self.merged[1] * sequences
+        attention, layers = np.zeros(len(self.table)), self.counts.sum(axis=(1, 2))
+        for place, (tokens, _) in enumerate(self.kinds):
+            one = self.attention[tokens].seconds(self.table.setting.gpu.machine, sequences, sequences)
+            attention = attention + one * self.counts[:, :, place].sum(axis=1)
+        return np.minimum(attention, layers * merged)
+
     def seconds(
         self, sequences: Floats, *, queries: int = 1, dual: bool = False, beside: Beside | None = None
     ) -> Floats:
