@@ -54,17 +54,28 @@ def bytes_of(llm: LlmFacts, numerics: Numerics | None) -> Bytes:
     >>> bytes_of(find("deepseek-v3"), FP8), bytes_of(find("deepseek-v3"), None)
     (Bytes(outside=1.0, embedding=1.0, expert=44040192.0), Bytes(outside=1.0, embedding=2.0, expert=44050944.0))
     """
+    one = bytes_outside(llm, numerics)
     if numerics is not None:
-        one = numerics.weight_bytes
         size = 0.0 if llm.dense else parts(llm).routed / (len(llm.moe_layers) * int(llm.experts or 1)) * one
         return Bytes(one, one, size)
+    return Bytes(one, max(one, BF16_BYTES), 0.0 if llm.dense else float(expert_bytes(llm)))
+
+
+def bytes_outside(llm: LlmFacts, numerics: Numerics | None) -> float:
+    """Bytes of one parameter outside routed experts and embeddings; errors as of `bytes_of`.
+
+    >>> from moeopt.llm import find
+    >>> bytes_outside(find("gpt-oss-120b"), None), bytes_outside(find("gpt-oss-120b"), Numerics("fp8"))
+    (2.0, 1.0)
+    """
+    if numerics is not None:
+        return numerics.weight_bytes
     if llm.weight_format is None or llm.weight_format not in FORMATS:
         check = Violations(llm.name)
         rule = "is needed for the bytes of weights, and no source confirms it"
         check.add("weight_format", llm.weight_format or "not known", rule=rule, fix="Say how weights are stored")
         check.raise_if_any()
-    one = FORMATS[str(llm.weight_format)].bits / 8
-    return Bytes(one, max(one, BF16_BYTES), 0.0 if llm.dense else float(expert_bytes(llm)))
+    return FORMATS[str(llm.weight_format)].bits / 8
 
 
 @lru_cache(maxsize=256)

@@ -19,8 +19,8 @@ from moeopt.llm.facts import LlmFacts
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.shape import Shape
 
-TRANSPORTS = ("auto", "deepep-normal", "deepep-ll", "allgather", "nvl-domain")
-"""What an instance may name."""
+TRANSPORTS = ("auto", "deepep-normal", "deepep-ll", "allgather", "nvl-domain", "none")
+"""What an instance may name; ``none`` counts no buffers at all."""
 
 
 @dataclass(frozen=True)
