@@ -12,13 +12,13 @@ from moeopt.mesh.degrees import dense_reasons, divisors, moe_tp_reasons, tp_reas
 from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.front import front
-from moeopt.mesh.families.search import Bools, largest
+from moeopt.mesh.families.search import largest
 from moeopt.mesh.families.ways import redundancies
 from moeopt.mesh.hardware import NODE_GPUS, GpuType
 from moeopt.mesh.memory import memory_apart
 from moeopt.mesh.shape import ApartShape
 from moeopt.mesh.step.apart import ApartTable, Node
-from moeopt.mesh.step.table import Floats, Ints, Setting
+from moeopt.mesh.step.table import Bools, Floats, Ints, Setting
 
 MOST_APART = 128
 """GPUs of one instance at most: larger ones are several instances side by side."""
@@ -55,7 +55,8 @@ def instances(context: Context, gpu: GpuType, expert_gpu: GpuType) -> tuple[list
     tps_a = [d for d in _degrees(gpu) if not tp_reasons(llm, d, own) and not dense_reasons(llm, d, own)]
     tps_e = [d for d in _degrees(expert_gpu) if not moe_tp_reasons(llm, d, own)]
     experts = int(llm.experts or 0)
-    nodes, columns = [], []
+    nodes: list[Node] = []
+    columns: list[Ints] = []
     for tp_a, tp_e, n_e in product(tps_a, tps_e, divisors(experts)):
         used = tp_e * n_e
         room = min(sides[0] - (used if gpu.name == expert_gpu.name else 0), MOST_APART - used)
@@ -108,11 +109,11 @@ class _Memory:
 
 
 def _judge(context: Context, gpu: GpuType, expert_gpu: GpuType, setting: Setting) -> list[Config]:
-    one, workload, slo = context.instance, context.demand.workload, context.demand.slo
-    nodes, *columns = instances(context, gpu, expert_gpu)
+    workload, slo = context.demand.workload, context.demand.slo
+    nodes, node, n_a, m = instances(context, gpu, expert_gpu)
     if not nodes:
         return []
-    table = ApartTable(setting, expert_gpu, nodes, *columns, workload.context_tokens)
+    table = ApartTable(setting, expert_gpu, nodes, node, n_a, m, workload.context_tokens)
     memory = _Memory(context, table)
     most = np.minimum(memory.most, context.most_batch).astype(np.int64)
     limit = np.inf if slo.tpot_s is None else slo.tpot_s
@@ -135,7 +136,7 @@ def _published(table: ApartTable, most: Ints) -> Bools:
     """
     llm = table.setting.llm
     experts, top_k = int(llm.experts or 0), int(llm.top_k or 0)
-    rows = (table.n_e == experts) & np.isin(table.m, PUBLISHED_M) & (table.redundant == 0) & (most > 1)
+    rows: Bools = (table.n_e == experts) & np.isin(table.m, PUBLISHED_M) & (table.redundant == 0) & (most > 1)
     full = np.maximum(most, 2).astype(np.float64)
     high, low = table.stages(full), table.stages(full / 2)
     longest = max(high.attention_s)

@@ -6,9 +6,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from moeopt.mesh.families.search import Bools
 from moeopt.mesh.step.parts import PARTS
-from moeopt.mesh.step.table import Floats
+from moeopt.mesh.step.table import Bools, Floats, Ints
 
 
 @dataclass
@@ -31,7 +30,7 @@ class Best:
         shapes = {item.name: (rows,) for item in fields(cls)} | {"parts": (len(PARTS), rows)}
         return cls(**{name: np.zeros(shape) for name, shape in shapes.items()})
 
-    def take(self, better: Bools | bool, **values: Floats | float) -> None:
+    def take(self, better: Bools | bool, **values: Floats | Ints | float) -> None:
         """Where `better`, these values."""
         for name, value in values.items():
             setattr(self, name, np.where(better, value, getattr(self, name)))

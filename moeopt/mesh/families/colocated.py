@@ -19,7 +19,7 @@ from moeopt.mesh.families.search import largest
 from moeopt.mesh.step.decode import Beside, Decoder
 from moeopt.mesh.step.parts import total_s
 from moeopt.mesh.step.prefill import Portion, Prefiller, portions
-from moeopt.mesh.step.table import Floats, Ints, Table
+from moeopt.mesh.step.table import Bools, Floats, Ints, Table
 
 CLOSE = 0.98
 """A TTFT beyond this part of its limit is what binds, where memory and the largest batch do not."""
@@ -69,10 +69,10 @@ class Mixed:
         self, batch: Ints, portion: Portion, beside: dict[bool, Floats], draft: int, mean: float, dual: bool
     ) -> tuple[Floats, Floats]:
         """TPOT and TTFT."""
-        decoder, own, way = self.decoder, self.decoder.own(batch), {"queries": draft + 1, "dual": dual}
+        decoder, own = self.decoder, self.decoder.own(batch)
         long, carried, busy = self._shares(batch, portion, beside, mean)
-        step = decoder.seconds(own, beside=carried, **way)
-        mixed = long * step + (1 - long) * decoder.seconds(own, **way)
+        step = decoder.seconds(own, queries=draft + 1, dual=dual, beside=carried)
+        mixed = long * step + (1 - long) * decoder.seconds(own, queries=draft + 1, dual=dual)
         more = draft * total_s(decoder.drafting(own)) if draft else 0.0
         align = together(decoder.table) if portion.prompts == 1 else 1.0
         first = (portion.rounds + decoder.table.pp - 1 + align / 2) * step
@@ -83,9 +83,10 @@ class Mixed:
         self, batch: Ints, portion: Portion, beside: dict[bool, Floats], draft: int, mean: float, dual: bool
     ) -> Floats:
         """Parts of a token's time, which add up to TPOT."""
-        decoder, own, way = self.decoder, self.decoder.own(batch), {"queries": draft + 1, "dual": dual}
+        decoder, own = self.decoder, self.decoder.own(batch)
         long, carried, _ = self._shares(batch, portion, beside, mean)
-        mixed = long * decoder.parts(own, beside=carried, **way) + (1 - long) * decoder.parts(own, **way)
+        mixed = long * decoder.parts(own, queries=draft + 1, dual=dual, beside=carried)
+        mixed = mixed + (1 - long) * decoder.parts(own, queries=draft + 1, dual=dual)
         more = draft * decoder.drafting(own) if draft else 0.0
         return (mixed * decoder.table.pp + more) / mean
 
@@ -93,8 +94,8 @@ class Mixed:
         self, batch: Ints, portion: Portion, beside: dict[bool, Floats], mean: float
     ) -> tuple[Floats, Beside, Floats]:
         """The part of steps that are long, what they carry, and the part of a rank's steps that carry something."""
-        busy = np.minimum(self.busy(batch, portion, mean), 1.0)
-        long = 1 - (1 - busy) ** self.ranks
+        busy: Floats = np.minimum(self.busy(batch, portion, mean), 1.0)
+        long: Floats = 1 - (1 - busy) ** self.ranks.astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             share = np.where(long > 0, busy / long, 1.0)
         return long, Beside(beside, portion.chunk * share), busy
@@ -123,7 +124,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
                 fit = rooms[draft, overlap].most(portion.chunk)
                 most = np.minimum(fit, context.most_batch)
 
-                def fits(batch: Ints, chosen: tuple = chosen) -> Floats:  # type: ignore[type-arg]
+                def fits(batch: Ints, chosen: tuple = chosen) -> Bools:  # type: ignore[type-arg]
                     tpot, ttft = mixed.times(batch, *chosen)
                     return (tpot <= limits[0]) & (ttft <= limits[1]) & (mixed.busy(batch, chosen[0], chosen[3]) < 1)
 

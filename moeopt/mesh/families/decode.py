@@ -39,12 +39,12 @@ def _judge(context: Context, table: Table) -> list[Config]:
                 return decoder.tpot_s(batch, draft=draft, mean=mean, dual=overlap)
 
             least = np.minimum(least, tpot(np.ones_like(most)))
-            batch = largest(lambda b, tpot=tpot: tpot(b) <= limit, most)
+            batch = largest(lambda b, tpot=tpot: tpot(b) <= limit, most)  # type: ignore[misc]
             seconds, parts = decoder.tpot(np.maximum(batch, 1), draft=draft, mean=mean, dual=overlap)
             rate = batch * table.dp / seconds
             better = rate > best.rate * (1 + 1e-12)
-            chosen = {"draft": draft, "overlap": overlap, "fit": fit}
-            best.take(better, batch=batch, rate=rate, tpot_s=seconds, parts=parts, **chosen)
+            best.take(better, batch=batch, rate=rate, tpot_s=seconds, parts=parts)
+            best.take(better, draft=draft, overlap=overlap, fit=fit)
     return [_config(context, table, rooms, best, row, float(least[row])) for row in range(len(table))]
 
 

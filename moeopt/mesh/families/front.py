@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from moeopt.mesh.families.search import Bools
-from moeopt.mesh.step.table import Floats
+from moeopt.mesh.step.table import Bools, Floats, Ints
 
 
-def front(rate: Floats, uses: Floats) -> Bools:
+def front(rate: Floats, uses: Floats | Ints) -> Bools:
     """Rows with a rate above 0 that no row with at most as many GPUs of every type reaches; of equals the first.
 
     Parameters

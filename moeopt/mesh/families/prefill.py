@@ -46,7 +46,8 @@ def handoff(context: Context, table: Table) -> Floats:
     def figures(tp: int, cp: int, pp: int) -> tuple[float]:
         return (handoff_s(size, bytes_per_s=link.bytes_per_s, links=tp * cp * pp, fixed_s=link.alpha_s).time_s,)
 
-    return table.gather(figures, table.tp, table.cp, table.pp)[0]
+    result: Floats = table.gather(figures, table.tp, table.cp, table.pp)[0]
+    return result
 
 
 def together(table: Table) -> Floats:

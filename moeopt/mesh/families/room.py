@@ -82,7 +82,8 @@ class Rooms:
     def used(self, sequences: Floats | Ints, chunk: float = 0.0) -> Floats:
         """Bytes at so many sequences of each rank, and so many prompt tokens of a rank and step: (stages, rows)."""
         buffers = self.base + self.slope * (self.chunk * chunk + self.tokens * sequences)
-        return self.fixed + self.kv * sequences + buffers + self.reserve
+        result: Floats = self.fixed + self.kv * sequences + buffers + self.reserve
+        return result
 
     def most(self, chunk: float = 0.0) -> Ints:
         """Most sequences of a rank that fit; 0 where none does."""
@@ -92,7 +93,8 @@ class Rooms:
         for change in (1.0, -1.0, -1.0):  # a division may round either way
             fits = (self.used(found + max(change, 0.0), chunk) <= self.usable).all(axis=0)
             found = np.where(fits, found + max(change, 0.0), found + min(change, 0.0))
-        return np.maximum(found, 0.0).astype(np.int64)
+        result: Ints = np.maximum(found, 0.0).astype(np.int64)
+        return result
 
     def at(self, row: int, sequences: float, chunk: float = 0.0) -> Memory:
         """Parts on the GPU that holds most."""

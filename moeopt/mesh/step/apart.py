@@ -121,7 +121,7 @@ class ApartTable:
         """What a GPU of one side reaches the other side with."""
         return gpu.link(gpu.domain_gpus + (0 if self.near else 1))
 
-    def stages(self, batch: Floats) -> Stages:
+    def stages(self, batch: Floats | Ints) -> Stages:
         """Stages for `batch` sequences of each attention node in a micro-batch."""
         own = np.asarray(batch, dtype=np.float64)
         overhead = self.setting.overhead_s
@@ -151,7 +151,7 @@ class ApartTable:
         flops = self.flops * tokens * self.load
         return roofline(self.expert_gpu.machine, flops, self.read * touched, self.setting.numerics.ffn)
 
-    def step(self, batch: Floats) -> tuple[Floats, Floats]:
+    def step(self, batch: Floats | Ints) -> tuple[Floats, Floats]:
         """Seconds of one step of all `m` micro-batches, and its parts as `moeopt.mesh.step.parts.PARTS` names them.
 
         ``T = R + (L - 1) max(m M, R) + (m - 1) M`` over layers with experts, R a micro-batch's way through all four
@@ -192,4 +192,5 @@ class ApartTable:
         reduced = self.fixed_a + self.slope_a * own
         if self.shared is not None:
             first = first - self._seconds(self.shared, own) - reduced
-        return first + self._seconds(works, own) + reduced
+        result: Floats = first + self._seconds(works, own) + reduced
+        return result

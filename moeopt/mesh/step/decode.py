@@ -80,7 +80,9 @@ class Decoder:
         """Sequences of a rank that a stage works on at a time."""
         return np.maximum(np.asarray(batch, dtype=np.float64) / self.table.pp, 1.0)
 
-    def parts(self, sequences: Floats, *, queries: int = 1, dual: bool = False, beside: Beside | None = None) -> Floats:
+    def parts(
+        self, sequences: Floats | Ints, *, queries: int = 1, dual: bool = False, beside: Beside | None = None
+    ) -> Floats:
         """Parts of one pass of `sequences` of each rank through the slowest stage, (6, S) in the order of `PARTS`.
 
         Parameters
@@ -103,7 +105,7 @@ class Decoder:
         found[3] += self.table.setting.overhead_s * self.launches[dual]
         return slowest(found)
 
-    def hop_b(self, sequences: Floats) -> Floats:
+    def hop_b(self, sequences: Floats | Ints) -> Floats:
         """Seconds that merging one sequence's partial attention behind the attention of the next may hide in a step.
 
         The shorter of both, of which a ``1/B`` part stays in sight where one latency serves the whole batch
@@ -111,15 +113,17 @@ class Decoder:
         """
         if self.merged is None:
             return np.zeros(len(self.table))
+        sequences = np.asarray(sequences, dtype=np.float64)
         merged = self.merged[0] + self.merged[1] * sequences
         attention, layers = np.zeros(len(self.table)), self.counts.sum(axis=(1, 2))
         for place, (tokens, _) in enumerate(self.kinds):
             one = self.attention[tokens].seconds(self.table.setting.gpu.machine, sequences, sequences)
             attention = attention + one * self.counts[:, :, place].sum(axis=1)
-        return np.minimum(attention, layers * merged)
+        result: Floats = np.minimum(attention, layers * merged)
+        return result
 
     def seconds(
-        self, sequences: Floats, *, queries: int = 1, dual: bool = False, beside: Beside | None = None
+        self, sequences: Floats | Ints, *, queries: int = 1, dual: bool = False, beside: Beside | None = None
     ) -> Floats:
         """The sum of `parts` alone, which is quicker."""
         head, hop = self._ends(sequences, queries, beside)
@@ -127,16 +131,17 @@ class Decoder:
         for place, (times, layer) in enumerate(self._layers(sequences, queries, dual, beside)):
             one = layer[0] + layer[1] + layer[2] - (layer[5] if times == 2 else 0.0)
             found += (times * one)[:, None] * self.counts[:, :, place]
-        return found.max(axis=1) + hop
+        result: Floats = found.max(axis=1) + hop
+        return result
 
-    def _ends(self, sequences: Floats, queries: int, beside: Beside | None) -> tuple[Floats, Floats]:
+    def _ends(self, sequences: Floats | Ints, queries: int, beside: Beside | None) -> tuple[Floats, Floats]:
         """Seconds of the head, and of the hop to the next stage."""
         tokens = np.asarray(sequences, dtype=np.float64) * queries
         more = beside.tokens if beside is not None else 0.0
         return self.ffn.head.seconds(self.table.setting.gpu.machine, tokens), self.ffn.hop_s(tokens + more)
 
     def _layers(
-        self, sequences: Floats, queries: int, dual: bool, beside: Beside | None
+        self, sequences: Floats | Ints, queries: int, dual: bool, beside: Beside | None
     ) -> Iterator[tuple[int, list[Floats]]]:
         """For each kind of layer, how many micro-batches, and the parts of one."""
         sequences = np.asarray(sequences, dtype=np.float64)

@@ -46,7 +46,8 @@ class FfnLayers:
 
     def hop_s(self, tokens: Floats) -> Floats:
         """Seconds of sending tokens to the next stage."""
-        return self.hop[0] + self.hop[1] * tokens
+        result: Floats = self.hop[0] + self.hop[1] * tokens
+        return result
 
     def seconds(self, tokens: Floats, *, moe: bool, dual: bool = False) -> tuple[Floats, Floats, Floats]:
         """The FFN of one layer, what the layer sends, and the part of that which another micro-batch can hide.

@@ -12,7 +12,8 @@ PARTS = ("attention", "experts", "communication", "overhead", "head", "hidden")
 
 def total_s(parts: Floats) -> Floats:
     """Seconds of all parts, what is hidden taken off."""
-    return parts[0] + parts[1] + parts[2] + parts[3] + parts[4] - parts[5]
+    result: Floats = parts[0] + parts[1] + parts[2] + parts[3] + parts[4] - parts[5]
+    return result
 
 
 def slowest(parts: Floats) -> Floats:

@@ -151,4 +151,5 @@ class Prefiller:
                 times.append(found.rounds * link.alpha_s + float(found.sent_bytes) / link.bytes_per_s)
             return (min(times),)
 
-        return self.table.gather(figures, self.table.tp, self.table.cp)[0]
+        result: Floats = self.table.gather(figures, self.table.tp, self.table.cp)[0]
+        return result

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +16,9 @@ from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.imbalance import Imbalance
 from moeopt.mesh.shape import Shape
 
-Floats = NDArray[Any]
-Ints = NDArray[Any]
-Bools = NDArray[Any]
-"""Columns; numbers of sequences come as whole ones and as parts of them."""
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,8 @@ class Table:
     def load(self) -> Floats:
         """Busiest rank over mean."""
         at = self.setting.imbalance.at
-        return self.gather(lambda ep, extra: (at(ep, extra),), self.ep, self.redundant)[0]
+        result: Floats = self.gather(lambda ep, extra: (at(ep, extra),), self.ep, self.redundant)[0]
+        return result
 
     def gather(self, figures: Callable[..., Sequence[float]], *columns: Ints) -> Floats:
         """Figures of every row, asked once for each distinct one: (figures, rows)."""

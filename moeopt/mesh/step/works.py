@@ -45,7 +45,8 @@ def attention_works(table: Table, attended: float) -> Works:
         none, one = (attention_decode(llm, sequences=n, numerics=numerics, **sizes) for n in (0, 1))  # type: ignore[arg-type]
         return one.flops, none.bytes, one.bytes - none.bytes
 
-    return Works(*table.gather(figures, table.tp, table.kvp, table.out), numerics.attention)
+    flops, fixed, each = table.gather(figures, table.tp, table.kvp, table.out)
+    return Works(flops, fixed, each, numerics.attention)
 
 
 def dense_works(table: Table, width: int) -> Works:
@@ -64,11 +65,12 @@ def head_works(table: Table) -> Works:
     """The projection onto the vocabulary, split over the GPUs of attention."""
     llm, numerics = table.setting.llm, table.setting.numerics
 
-    def figures(group: int) -> tuple[float, float, float]:
+    def figures(group: int) -> tuple[float, float]:
         work = lm_head(llm, tokens=1, tp=group, numerics=numerics)
-        return work.flops, work.bytes, 0.0
+        return work.flops, work.bytes
 
-    return Works(*table.gather(figures, table.group), numerics.attention)
+    flops, moved = table.gather(figures, table.group)
+    return Works(flops, moved, np.zeros_like(moved), numerics.attention)
 
 
 @dataclass(frozen=True)
