@@ -94,10 +94,10 @@ def _workload(asked: Asked, notes: list[str]) -> Workload:
 
     output = OUTPUT if asked.output_tokens is None else asked.output_tokens
     check = Violations()
-    tokens = asked.input
+    tokens = asked.input_tokens
     if asked.context is not None:
-        if asked.input is not None:
-            check.add("--context", asked.context, rule="says the same as --input", fix="Give one of them")
+        if asked.input_tokens is not None:
+            check.add("--context", asked.context, rule="says the same as --input-tokens", fix="Give one of them")
         tokens = asked.context - output // 2
         if tokens < 1:
             rule = f"is not more than half of the answer, {output:,} tokens"
@@ -110,7 +110,7 @@ def _workload(asked: Asked, notes: list[str]) -> Workload:
     elif tokens is None:
         tokens = INPUT
         said = f"prompts of {INPUT:,} tokens" + (f" and answers of {OUTPUT:,}" if asked.output_tokens is None else "")
-        notes.append(f"{said} are assumed: --input, --output-tokens")
+        notes.append(f"{said} are assumed: --input-tokens, --output-tokens")
     check.raise_if_any()
     return Workload(tokens, output, asked.cached, asked.rate)
 

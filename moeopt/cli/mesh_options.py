@@ -73,8 +73,8 @@ class Fleet:
 class Asked:
     """Lengths of requests, their rate, and service levels."""
 
-    input: Annotated[
-        int | None, typer.Option("--input", help="Tokens of a prompt, mean (4000).", rich_help_panel=ASKED)
+    input_tokens: Annotated[
+        int | None, typer.Option("--input-tokens", help="Tokens of a prompt, mean (4000).", rich_help_panel=ASKED)
     ] = None
     output_tokens: Annotated[
         int | None, typer.Option("--output-tokens", help="Tokens of an answer, mean (1000).", rich_help_panel=ASKED)
@@ -83,7 +83,7 @@ class Asked:
         int | None,
         typer.Option(
             "--context",
-            help="Instead of --input: mean tokens of context while decoding, prompt and half of the answer.",
+            help="Instead of --input-tokens: mean tokens of context while decoding, prompt and half of the answer.",
             rich_help_panel=ASKED,
         ),
     ] = None

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 COLOURS = {"colocated": "#10355e", "decode": "#c8502f", "apart": "#3f8f7b", "long": "#8a5aa8"}
 MARKERS = {"colocated": "o", "decode": "s", "apart": "^", "long": "D"}
-MOST_NAMED = 6
-"""Points of the front that bear their name, besides what is bought."""
 
 
 def pareto_svg(solution: Mapping[str, Any]) -> str:
@@ -41,6 +39,8 @@ def pareto_png(solution: Mapping[str, Any]) -> bytes:
 
 
 def _figure(solution: Mapping[str, Any]) -> Figure:
+    from matplotlib.ticker import FuncFormatter
+
     points = solution["pareto"]
     figure = new_figure(4.6)
     axes = figure.subplots()
@@ -57,7 +57,9 @@ def _figure(solution: Mapping[str, Any]) -> Figure:
     axes.set_xlabel("output tokens a second of one user (1 / TPOT)")
     axes.set_ylabel("output tokens a second of one GPU that decodes")
     axes.set_xscale("log")
-    axes.set_ylim(bottom=0)
+    for one in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+        one(FuncFormatter(lambda value, place: f"{value:g}"))
+    axes.set_ylim(0, 1.12 * max((point["gpu_tokens_per_s"] for point in points), default=1.0))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
@@ -85,10 +87,36 @@ def _front(axes: Any, points: Sequence[Mapping[str, Any]]) -> None:
         [point["user_tokens_per_s"] for point in points],
         [point["gpu_tokens_per_s"] for point in points],
         color=FAINT,
-        linewidth=1.0,
+        linewidth=1.4,
+        drawstyle="steps-pre",
         zorder=1,
     )
-    shown = set()
+    shown: set[str] = set()
+    bought = [point for point in points if point["bought"]]
+    for point, above in zip(bought, range(len(bought)), strict=True):
+        at = (point["user_tokens_per_s"], point["gpu_tokens_per_s"])
+        name = point["label"].removeprefix(point["label"].split()[0]).strip()
+        axes.annotate(
+            name,
+            at,
+            xytext=(14, 14 * above + 4),
+            textcoords="offset points",
+            fontweight="bold",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
+            arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.7},
+            zorder=5,
+        )
+        axes.plot(
+            *at,
+            "o",
+            markersize=12,
+            markerfacecolor="none",
+            markeredgecolor=INK,
+            markeredgewidth=1.4,
+            linestyle="",
+            label="bought" if not above else None,
+            zorder=4,
+        )
     for point in points:
         family = point["label"].split()[0]
         within = point["within_slo"]
@@ -104,24 +132,3 @@ def _front(axes: Any, points: Sequence[Mapping[str, Any]]) -> None:
             label=name,
             zorder=3,
         )
-        if point["bought"]:
-            axes.annotate(
-                point["label"].removeprefix(family).strip(),
-                (point["user_tokens_per_s"], point["gpu_tokens_per_s"]),
-                xytext=(10, 10),
-                textcoords="offset points",
-                fontweight="bold",
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
-                zorder=5,
-            )
-            axes.plot(
-                point["user_tokens_per_s"],
-                point["gpu_tokens_per_s"],
-                "o",
-                markersize=12,
-                markerfacecolor="none",
-                markeredgecolor=INK,
-                markeredgewidth=1.4,
-                label="bought",
-                zorder=4,
-            )

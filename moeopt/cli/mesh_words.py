@@ -1,0 +1,206 @@
+"""The answer of ``moeopt mesh`` in words: what to run, what it serves, why not the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from moeopt.cli.say import Say, count
+from moeopt.cli.tables import table
+from moeopt.percent import percent
+
+if TYPE_CHECKING:
+    from moeopt.mesh import MeshInstance
+    from moeopt.result import Result
+
+FEW, MANY = 8, 40
+"""Runners-up that are listed, and with ``--verbose``."""
+BINDS = {
+    "kv": "memory for caches",
+    "buffer": "transport buffers",
+    "tpot": "the TPOT asked for",
+    "ttft": "the TTFT asked for",
+    "most": "the largest batch looked at",
+    "none": "nothing: a larger batch wins no throughput",
+}
+WAYS = {"colocated": "colocated", "pools": "prefill and decode pools", "apart": "attention and experts apart",
+        "long": "cache split over tokens"}  # fmt: skip
+
+
+def show(result: Result, instance: MeshInstance, say: Say) -> None:
+    """One answer first; then what it rests on, and the runners-up."""
+    solution = result.solution
+    assert solution is not None and result.objective is not None and result.lower_bound is not None
+    if say.quiet:
+        return
+    say.show(_pools(solution))
+    lines = [*_served(solution), *_gpus(solution), *_families(result, solution), *_bound(result)]
+    lines += _launch(instance, solution, say.verbose)
+    say.show("\n".join(f"{name:<12} {text}" for name, text in lines))
+    say.line("")
+    say.show(_ranking(solution, MANY if say.verbose else FEW))
+    refused = [row for row in solution["ranking"] if row["behind"] is None]
+    if refused:
+        say.line(_refused(refused))
+
+
+def seconds(value: float | None) -> str:
+    """A time per token or to the first one.
+
+    >>> seconds(0.0349), seconds(1.636), seconds(None)
+    ('34.9 ms', '1.64 s', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
+
+
+def rate(value: float) -> str:
+    """Requests or tokens a second, three digits: a model has no more.
+
+    >>> rate(15.8412), rate(51234.0), rate(0.0123)
+    ('15.8', '51,200', '0.0123')
+    """
+    if value >= 1000:
+        digits = len(f"{value:.0f}") - 3
+        return f"{round(value, -digits):,.0f}"
+    return f"{value:.3g}"
+
+
+def _pools(solution: Mapping[str, Any]) -> Any:
+    rows = table("", "run", "mesh", "GPUs", "batch", "TTFT", "TPOT", "requests/s", "memory a GPU")
+    rows.columns[1].justify = "left"
+    for pool in solution["pools"]:
+        config = pool["config"]
+        family = config["family"]
+        gpus = ", ".join(f"{many:,} {name}" for name, many in pool["gpus"].items())
+        serves = max(pool["prefill_per_s"], pool["decode_per_s"])
+        held = config["memory"]
+        used = ", ".join(f"{_used(one) / 1e9:.0f} of {one['usable'] / 1e9:.0f} GB" for one in held.values()) or "-"
+        mesh = pool["label"].removeprefix(family).strip()
+        more = [f"R{config['shape']['redundant']}"] if config["shape"].get("redundant") else []
+        more += ["dual batch"] if config["overlap"] else []
+        more += [f"draft {config['draft']}"] if config["draft"] else []
+        batch = f"{config['batch']:,}" + (f" x {config['chunk']:,}" if family == "prefill" and config["chunk"] else "")
+        rows.add_row(
+            f"{pool['replicas']:,} x {family}",
+            ", ".join([mesh, *more]),
+            gpus,
+            batch,
+            seconds(config["ttft_s"]),
+            seconds(config["tpot_s"]),
+            rate(serves),
+            used,
+        )
+    return rows
+
+
+def _used(memory: Mapping[str, float]) -> float:
+    return sum(memory[part] for part in ("weights", "experts", "redundant", "kv", "buffers", "reserve"))
+
+
+def _served(solution: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = []
+    for demand in solution["demands"]:
+        name = f"{demand['llm']}: " if len(solution["demands"]) > 1 else ""
+        text = f"{name}{rate(demand['rate_per_s'])} requests/s, {rate(demand['output_tokens_per_s'])} output tokens/s"
+        if demand["wanted_per_s"] is not None:
+            text += f" ({rate(demand['wanted_per_s'])} requests/s wanted)"
+        found.append(("serves", text))
+        levels = []
+        for what, value, level in (
+            ("TTFT", demand["ttft_s"], demand["ttft_slo_s"]),
+            ("TPOT", demand["tpot_s"], demand["tpot_slo_s"]),
+        ):
+            if value is not None:
+                levels.append(f"{what} {seconds(value)}" + (f" of {seconds(level)}" if level is not None else ""))
+        found.append(("in the mean", "; ".join(levels) or "-"))
+    for pool in solution["pools"]:
+        if pool["decode_per_s"] > 0:
+            found.append(("batch", f"of {pool['label']} is limited by {BINDS[pool['config']['binds']]}"))
+    return found
+
+
+def _gpus(solution: Mapping[str, Any]) -> list[tuple[str, str]]:
+    used = ", ".join(f"{many:,} {name}" for name, many in solution["gpus"].items() if many)
+    idle = ", ".join(f"{many:,} {name}" for name, many in solution["idle_gpus"].items())
+    text = f"{used}; " + (f"idle: {idle}" if idle else "none idle")
+    if solution["price"] is not None:
+        text += f"; price {solution['price']:,.6g}"
+    more = solution["sensitivity"].get("next_gpus")
+    if more is not None:
+        text += f"; the next number that serves more: {more:,}"
+    return [("GPUs", text)]
+
+
+def _families(result: Result, solution: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How ways of serving compare, each at its best."""
+    alone = solution["families"]["alone"]
+    best = solution["families"]["best"]
+    shown = []
+    for way, found in alone.items():
+        if found is None:
+            shown.append(f"{WAYS[way]}: not possible")
+        else:
+            behind = found["objective"] / best - 1 if best else 0.0
+            shown.append(f"{WAYS[way]}: {'best' if behind < 1e-9 else f'{percent(behind)} more {result.unit}'}")
+    return [("ways", "; ".join(shown))] if len(shown) > 1 else []
+
+
+def _bound(result: Result) -> list[tuple[str, str]]:
+    assert result.objective is not None and result.lower_bound is not None
+    text = f"{result.objective:,.6g} {result.unit}, no plan of these configurations below {result.lower_bound:,.6g}"
+    text += f" ({result.bound_kind}); gap {percent(result.gap or 0.0)}; {result.status}, stopped by {result.stop}"
+    return [("objective", text), ("method", f"{result.method}, {result.runtime_s:.2f} s")]
+
+
+def _launch(instance: MeshInstance, solution: Mapping[str, Any], verbose: bool) -> list[tuple[str, str]]:
+    """Commands of the first engine that launches each pool."""
+    from moeopt.cli.mesh_launch import commands
+
+    found = []
+    for label, engine, line in commands(instance, solution, every=verbose):
+        found.append(("launch", f"{label}: {engine}: {line}" if engine else f"{label}: {line}"))
+    return found
+
+
+def _ranking(solution: Mapping[str, Any], most: int) -> Any:
+    rows = table("runners-up, by what a request costs with them", "mesh", "GPUs", "batch", "TTFT", "TPOT",
+                 "tokens/s a GPU", "why not")  # fmt: skip
+    rows.columns[-1].justify = "left"
+    rows.columns[-1].no_wrap = False
+    for row in _distinct(solution["ranking"])[:most]:
+        gpus = ", ".join(f"{many:,}" for many in row["gpus"].values())
+        each = row["tokens_per_s_gpu"]
+        rows.add_row(
+            row["label"],
+            gpus,
+            f"{row['batch']:,}",
+            seconds(row["ttft_s"]),
+            seconds(row["tpot_s"]),
+            "-" if each is None else rate(each),
+            "bought" if row["bought"] else row["why_not"],
+            style="bold green" if row["bought"] else None,
+        )
+    return rows
+
+
+def _distinct(ranking: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Usable rows, each label once: the best of its redundant experts and formats."""
+    seen: set[tuple[int, str]] = set()
+    found = []
+    for row in ranking:
+        key = (row["demand"], row["label"])
+        if row["behind"] is not None and (key not in seen or row["bought"]):
+            seen.add(key)
+            found.append(row)
+    return found
+
+
+def _refused(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many configurations cannot be used, and the kinds of reasons by how often they come."""
+    from collections import Counter
+
+    reasons = Counter(row["why_not"].split(";")[0].split(":")[0] for row in rows)
+    shown = "; ".join(f"{reason} ({many:,})" for reason, many in reasons.most_common(3))
+    return f"{count(len(rows), 'configuration')} cannot be used: {shown}; --json has every reason"
