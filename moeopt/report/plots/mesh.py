@@ -1,4 +1,4 @@
-"""Speed of one user against throughput of a GPU: the front of configurations, what is bought, what a limit rules out."""
+"""Speed of one user against throughput of a GPU: the front of configurations, and what is bought."""
 
 from __future__ import annotations
 
