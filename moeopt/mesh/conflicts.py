@@ -31,10 +31,17 @@ SHOWN = 3
 def conflicts(instance: MeshInstance) -> list[Conflict]:
     """Rules that no plan keeps, as far as that is proved."""
     market = market_of(instance)
+    starved = {
+        (demand, phase): tuple(place for place, one in enumerate(configs_of(instance)) if _could(one, demand, phase))
+        for demand, phase in market.rows
+        if not any(offer.shares[phase] > 0 and market.fits(offer) for offer in market.offers if offer.demand == demand)
+    }
     found = []
-    for demand, phase in market.rows:
-        if not any(offer.shares[phase] > 0 and market.fits(offer) for offer in market.offers if offer.demand == demand):
-            found += _nothing_serves(instance, market, demand, phase)
+    for (demand, phase), mine in starved.items():
+        whole = starved.get((demand, 1 - phase)) == mine and len(mine) > 0  # both phases fail by the same replicas
+        if not (whole and phase):
+            what = "requests" if whole else PHASES[phase]
+            found += _nothing_serves(instance, mine, f"{what} of demand {demand}: {instance.demands[demand].llm.name}")
     if found:
         return found
     if per_price(market.pruned, enough=instance.objective != "goodput") is not None:
@@ -91,16 +98,18 @@ def _counted(offer: Any) -> Any:
     return replace(offer, cost=Fraction(offer.total_gpus))
 
 
-def _nothing_serves(instance: MeshInstance, market: Market, demand: int, phase: int) -> list[Conflict]:
-    """Why one phase of one demand has no usable configuration."""
-    llm = instance.demands[demand].llm.name
-    where = f"{PHASES[phase]} of demand {demand}: {llm}"
-    mine = [one for one in configs_of(instance) if one.demand == demand and SERVES[one.family][phase]]
+def _could(config: Config, demand: int, phase: int) -> bool:
+    return config.demand == demand and SERVES[config.family][phase]
+
+
+def _nothing_serves(instance: MeshInstance, places: tuple[int, ...], where: str) -> list[Conflict]:
+    """Why a demand, or one phase of it, has no usable configuration among these."""
+    mine = [configs_of(instance)[place] for place in places]
     if not mine:
         message = f"no configuration serves the {where}"
         return [_conflict("configs", where, message)]
     found = []
-    slo = instance.demands[demand].slo
+    slo = instance.demands[mine[0].demand].slo
     for name in ("tpot_s", "ttft_s"):
         target = getattr(slo, name)
         closest = _closest(instance, mine, name)

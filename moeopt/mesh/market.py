@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from moeopt.mesh.config import Config
 from moeopt.mesh.given import SERVES
@@ -98,6 +99,11 @@ class Market:
     def among(self, offers: Iterable[Offer]) -> Market:
         """The same with these offers alone."""
         return replace(self, offers=tuple(offers))
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """What has been computed from it once."""
+        return {}
 
     def up_to(self, tau: Fraction, *, below: bool = False) -> Market:
         """With offers that take at most this long per token, or strictly less."""

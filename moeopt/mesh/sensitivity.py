@@ -32,6 +32,13 @@ def families(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
 
     ``exact`` says whether that is the optimum for it; else it is the baseline's.
     """
+    used = sorted({pool.config.family for pool in judged.pools})
+    if "families" not in instance.memo:
+        instance.memo["families"] = _alone(instance)
+    return {"used": used, "alone": dict(instance.memo["families"]), "best": float(judged.objective)}
+
+
+def _alone(instance: MeshInstance) -> dict[str, Any]:
     configs, market = configs_of(instance), market_of(instance)
     found: dict[str, Any] = {}
     for way, names in WAYS.items():
@@ -40,8 +47,7 @@ def families(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
             continue
         some = market.among(offer for offer in market.offers if configs[offer.place].family in asked)
         found[way] = _value(instance, some)
-    used = sorted({pool.config.family for pool in judged.pools})
-    return {"used": used, "alone": found, "best": float(judged.objective)}
+    return found
 
 
 def _value(instance: MeshInstance, market: Market) -> dict[str, Any] | None:
@@ -88,12 +94,14 @@ def sensitivity(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
         if made is not None:
             found |= _curve(instance, made, judged)
         return found
-    found["at_rates"] = []
-    for factor in FACTORS:
-        cost, exact = least_cost(_scaled(market.pruned, factor))
-        row = {"factor": float(factor), "objective": None if cost is None else float(cost), "exact": exact}
-        found["at_rates"].append(row)
-    return found
+    if "at_rates" not in instance.memo:
+        instance.memo["at_rates"] = [_at_rate(market, factor) for factor in FACTORS]
+    return found | {"at_rates": list(instance.memo["at_rates"])}
+
+
+def _at_rate(market: Market, factor: Fraction) -> dict[str, Any]:
+    cost, exact = least_cost(_scaled(market.pruned, factor))
+    return {"factor": float(factor), "objective": None if cost is None else float(cost), "exact": exact}
 
 
 def _worth(instance: MeshInstance) -> dict[str, float] | None:
