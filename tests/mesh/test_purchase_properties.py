@@ -1,7 +1,7 @@
 """What holds for every method of the mesh: the list of laws, looped over all that are registered.
 
 Struck from the list: one more replica of a baseline may cost more than none, so ``an extra free choice never hurts`` is
-tested for the exact methods. ``exact`` starts a solver's process and is tried on one example in ten.
+tested for the exact methods. ``exact`` starts a solver's process and is tried on one example in twenty.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST = 4
 
 def applicable(instance: MeshInstance) -> Iterator[str]:
     for name, method in METHODS.items():
-        quick = name != "exact" or int(instance.sha256, 16) % 10 == 0
+        quick = name != "exact" or int(instance.sha256, 16) % 20 == 0
         if quick and method.claim != "plug-in" and method.applies(instance) is None:
             note(f"method {name}")
             yield name
@@ -261,7 +261,7 @@ FRESH = """
 from moeopt import mesh
 from moeopt.mesh.document import load_instance
 for name in ("thirty", "two_types"):
-    for method in ("per_price", "covering", "exact"):
+    for method in ("covering", "exact")[: 2 if name == "thirty" else 1]:
         print(mesh.solve(load_instance(f"instances/tiny/mesh/{name}.json"), method=method).canonical().decode())
 """
 
@@ -278,4 +278,4 @@ def test_a_fresh_process_gives_the_same_bytes() -> None:
         )
         for seed in ("1", "2")
     ]
-    assert runs[0].stdout == runs[1].stdout and runs[0].stdout.count("\n") == 6
+    assert runs[0].stdout == runs[1].stdout and runs[0].stdout.count("\n") == 3
