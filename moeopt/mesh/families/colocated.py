@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -41,8 +40,9 @@ class Mixed:
 
     With B sequences of a rank each step must prefill ``B y / O`` prompts (y tokens a step and sequence, O in all), so
     that a part ``rho`` of a rank's steps carries a portion. Ranks that step together take the long step when any of
-    them carries one, a part ``f = 1 - (1 - rho)^dp``; the mean step then has ``rho / f`` of the portion on each rank in
-    experts and communication, and the whole of it in the attention of one.
+    them carries one, a part ``f = 1 - (1 - rho)^dp``, and then have ``rho / f`` of the portion each in experts and
+    communication, and one the whole of it in attention. A pipeline of as many micro-batches as stages turns once in
+    ``pp`` times its longest one, for each waits for its own last stage: long with any, ``1 - (1 - rho)^(dp pp)``.
     """
 
     decoder: Decoder
@@ -95,15 +95,12 @@ class Mixed:
     ) -> tuple[Floats, Beside, Floats]:
         """The part of steps that are long, what they carry, and the part of a rank's steps that carry something."""
         busy: Floats = np.minimum(self.busy(batch, portion, mean), 1.0)
-        long: Floats = 1 - (1 - busy) ** self.ranks.astype(np.float64)
+        ranks = np.where(together(self.decoder.table) > 0, self.decoder.table.dp, 1)
+        any_rank: Floats = 1 - (1 - busy) ** ranks
+        long: Floats = 1 - (1 - any_rank) ** self.decoder.table.pp
         with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.where(long > 0, busy / long, 1.0)
+            share = np.where(any_rank > 0, busy / any_rank, 1.0)
         return long, Beside(beside, portion.chunk * share), busy
-
-    @cached_property
-    def ranks(self) -> Ints:
-        """Ranks that step together."""
-        return np.where(together(self.decoder.table) > 0, self.decoder.table.dp, 1)
 
 
 def _judge(context: Context, table: Table) -> list[Config]:
