@@ -26,6 +26,10 @@ def as_written(value: float | Fraction) -> Fraction:
     return Fraction(float.__repr__(value)) if isinstance(value, float) else Fraction(value)
 
 
+NEAR = 1 - 1e-12
+"""Floats that differ by less are compared exactly."""
+
+
 @dataclass(frozen=True)
 class Offer:
     """A configuration as the purchase sees it.
@@ -57,6 +61,16 @@ class Offer:
     def total_gpus(self) -> int:
         """Of all types."""
         return sum(self.gpus)
+
+    @cached_property
+    def rounded(self) -> tuple[float, float]:
+        """Shares as floats: to look first, and exactly only where these are close."""
+        return float(self.shares[0]), float(self.shares[1])
+
+    @property
+    def serves(self) -> tuple[bool, bool]:
+        """Phases that it serves."""
+        return self.rounded[0] > 0, self.rounded[1] > 0
 
 
 @dataclass(frozen=True)
@@ -129,8 +143,15 @@ def configs_of(instance: MeshInstance) -> tuple[Config, ...]:
     return tuple(instance.memo["configs"])
 
 
-def refusals(instance: MeshInstance, config: Config) -> list[str]:
-    """Why a configuration cannot be bought; empty if it can."""
+def refusals(instance: MeshInstance, place: int) -> tuple[str, ...]:
+    """Why the configuration at this place in the list cannot be bought; empty if it can."""
+    if "refusals" not in instance.memo:
+        instance.memo["refusals"] = [tuple(_refusals(instance, config)) for config in configs_of(instance)]
+    found: tuple[str, ...] = instance.memo["refusals"][place]
+    return found
+
+
+def _refusals(instance: MeshInstance, config: Config) -> list[str]:
     found = list(config.reasons)
     for gpu, memory in config.memory.items():
         if memory.free < 0 and not found:
@@ -147,7 +168,7 @@ def refusals(instance: MeshInstance, config: Config) -> list[str]:
 
 def above(value: float, target: float) -> bool:
     """Whether a time breaks its service level."""
-    return as_written(value) > as_written(target) * (1 + SLACK)
+    return value > target and as_written(value) > as_written(target) * (1 + SLACK)
 
 
 def milliseconds(seconds: float) -> str:
@@ -178,10 +199,10 @@ def _market(instance: MeshInstance) -> Market:
     costs = tuple(as_written(gpu.price or 0) for gpu in instance.gpus) if instance.objective == "price" else ones
     rates = [demand.workload.rate_per_s for demand in instance.demands]
     wanted = tuple(Fraction(1) if rate is None else as_written(rate) for rate in rates)
-    offers = []
+    offers, phases = [], phases_of(instance)
     for place, config in enumerate(configs_of(instance)):
         given = (config.prefill_per_s, config.decode_per_s)
-        if not any(given[phase] > 0 for phase in phases_of(instance)) or refusals(instance, config):
+        if not any(given[phase] > 0 for phase in phases) or refusals(instance, place):
             continue
         count_only = instance.objective == "time" and rates[config.demand] is None
         shares = [
@@ -191,10 +212,12 @@ def _market(instance: MeshInstance) -> Market:
         gpus = tuple(config.gpus.get(name, 0) for name in types)
         timed = instance.objective == "time" and given[1] > 0
         tpot = as_written(config.tpot_s or 0) if timed else Fraction(0)
-        cost = sum((count * one for count, one in zip(gpus, costs, strict=True)), Fraction(0))
+        cost = Fraction(sum(gpus))
+        if instance.objective == "price":
+            cost = sum((count * one for count, one in zip(gpus, costs, strict=True)), Fraction(0))
         offers.append(Offer(place, config.demand, gpus, (shares[0], shares[1]), tpot, cost))
     stock = tuple(gpu.stock for gpu in instance.gpus)
-    return Market(tuple(offers), phases_of(instance), wanted, stock, costs)
+    return Market(tuple(offers), phases, wanted, stock, costs)
 
 
 def undominated(offers: Sequence[Offer]) -> tuple[Offer, ...]:
@@ -205,15 +228,15 @@ def undominated(offers: Sequence[Offer]) -> tuple[Offer, ...]:
     >>> [offer.place for offer in undominated([small, large])]
     [0]
     """
+    most: dict[tuple[int, tuple[int, ...], bool, bool, Fraction], Offer] = {}
+    for offer in offers:
+        # of one size, phase and speed only what serves most can matter
+        kind = (offer.demand, offer.gpus, *offer.serves, offer.tpot)
+        known = most.get(kind)
+        if known is None or (max(offer.rounded) >= max(known.rounded) and max(offer.shares) > max(known.shares)):
+            most[kind] = offer
     kept: list[Offer] = []
-    order = sorted(offers, key=lambda one: (one.total_gpus, -sum(one.shares), one.tpot, one.place))
-    seen: set[tuple[int, tuple[int, ...], tuple[bool, ...], Fraction]] = set()
-    for offer in order:
-        # of one size, phase and speed only the first, which serves most, can matter
-        kind = (offer.demand, offer.gpus, tuple(share > 0 for share in offer.shares), offer.tpot)
-        if kind in seen:
-            continue
-        seen.add(kind)
+    for offer in sorted(most.values(), key=lambda one: (one.total_gpus, -sum(one.shares), one.tpot, one.place)):
         if not any(_does(other, offer) for other in kept):
             kept.append(offer)
     return tuple(sorted(kept, key=lambda one: one.place))
@@ -227,5 +250,7 @@ def _does(other: Offer, offer: Offer) -> bool:
         default=0,
     )
     if times == 0:
+        return False
+    if any(times * has < need * NEAR for has, need in zip(other.rounded, offer.rounded, strict=True)):
         return False
     return all(times * has >= need for has, need in zip(other.shares, offer.shares, strict=True))
