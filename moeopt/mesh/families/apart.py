@@ -51,6 +51,8 @@ def instances(context: Context, gpu: GpuType, expert_gpu: GpuType) -> tuple[list
     `n_e` divides the experts with the fewest redundant ones.
     """
     llm, own, one = context.demand.llm, context.demand.numerics, context.instance
+    if gpu != expert_gpu and None in (gpu.network, expert_gpu.network):
+        return [], *np.zeros((3, 0), dtype=np.int64)
     sides = [side.stock if side.stock is not None else MOST_APART for side in (gpu, expert_gpu)]
     tps_a = [d for d in _degrees(gpu) if not tp_reasons(llm, d, own) and not dense_reasons(llm, d, own)]
     tps_e = [d for d in _degrees(expert_gpu) if not moe_tp_reasons(llm, d, own)]
@@ -59,7 +61,8 @@ def instances(context: Context, gpu: GpuType, expert_gpu: GpuType) -> tuple[list
     columns: list[Ints] = []
     for tp_a, tp_e, n_e in product(tps_a, tps_e, divisors(experts)):
         used = tp_e * n_e
-        room = min(sides[0] - (used if gpu.name == expert_gpu.name else 0), MOST_APART - used)
+        far = MOST_APART if gpu.network is not None else gpu.domain_gpus
+        room = min(sides[0] - (used if gpu.name == expert_gpu.name else 0), far - used)
         if used > sides[1] or room < tp_a:
             continue
         for extra in redundancies(one, experts, n_e)[:1]:

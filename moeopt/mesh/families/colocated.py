@@ -130,7 +130,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
                 batch = largest(fits, most)
                 kept = np.maximum(batch, 1)
                 tpot, ttft = mixed.times(kept, *chosen)
-                rate = batch * table.dp / tpot
+                rate = batch * table.dp / tpot * context.launched(table, draft, overlap)
                 better = rate > best.rate * (1 + 1e-12)
                 if better.any():
                     parts = mixed.parts(kept, *chosen)
@@ -176,6 +176,7 @@ def _config(
         memory={shape.gpu: room.at(row, batch, chunk)},
         binds=bound,
         parts_s=best.parts_of(row),
+        legal_in=context.legal_in(table, row, draft, overlap),
     )
 
 

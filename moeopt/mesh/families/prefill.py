@@ -65,6 +65,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
     for place, portion in enumerate(options):
         for overlap in (False, True) if prefiller.ffn.overlaps.any() else (False,):
             fits = rooms[overlap].most(portion.chunk) >= portion.prompts
+            fits &= context.launched(table, 0, overlap)
             parts = prefiller.step(portion, dual=overlap)
             step = total_s(parts)
             service = step * portion.rounds
@@ -113,6 +114,7 @@ def _config(
         memory={shape.gpu: rooms[bool(best.overlap[row])].at(row, portion.prompts, portion.chunk)},
         binds="none" if context.demand.slo.ttft_s is None else "ttft",
         parts_s=best.parts_of(row),
+        legal_in=context.legal_in(table, row, 0, bool(best.overlap[row])),
     )
 
 

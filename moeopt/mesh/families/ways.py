@@ -9,11 +9,15 @@ from moeopt.cost.roofline import Numerics
 from moeopt.llm.facts import LlmFacts
 from moeopt.mesh.degrees import dense_reasons, divisors, moe_tp_reasons, tp_reasons
 from moeopt.mesh.hardware import GpuType
-from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.instance import Demand, MeshInstance
 from moeopt.mesh.shape import Role, Shape
 
 MOST_REPLICA = 384
 """GPUs of one replica at most where the stock does not say: beyond EP320, what is published ends."""
+
+
+LONG_PROMPT = 8192
+"""Computed tokens of a prompt from which context parallelism is looked at: below, one GPU's steps are short enough."""
 
 
 @dataclass(frozen=True)
@@ -24,22 +28,22 @@ class Refused:
     reasons: tuple[str, ...]
 
 
-def ways(
-    instance: MeshInstance, llm: LlmFacts, gpu: GpuType, role: Role, numerics: Numerics | None
-) -> tuple[list[Shape], list[Refused]]:
+def ways(instance: MeshInstance, demand: Demand, gpu: GpuType, role: Role) -> tuple[list[Shape], list[Refused]]:
     """Shapes of replicas that break no rule, and refused degrees.
 
     Stages have a divisor of a server's GPUs, or whole servers; any number where there are fewer GPUs than a server's.
     Attention has any TP that divides the heads, within a domain; experts any EP for which slots divide evenly, each
     expert whole, or split within a domain. Pipelines have stages within a server. Strength: exact enumeration of these.
     """
+    llm, numerics = demand.llm, demand.numerics
+    long = role == "prefill" and demand.workload.computed_tokens >= LONG_PROMPT
     most = min(gpu.stock if gpu.stock is not None else MOST_REPLICA, MOST_REPLICA)
     if gpu.network is None:
         most = min(most, gpu.domain_gpus)
     sizes = [size for size in range(1, most + 1) if _fills(size, most, gpu)]
     shapes: list[Shape] = []
     for size in sizes:
-        for one in _stage(instance, llm, gpu, role, size, numerics):
+        for one in _stage(instance, llm, gpu, role, size, numerics, long):
             shapes.append(one)
             if size > gpu.node_gpus:
                 continue
@@ -55,10 +59,10 @@ def _fills(size: int, most: int, gpu: GpuType) -> bool:
 
 
 def _stage(
-    instance: MeshInstance, llm: LlmFacts, gpu: GpuType, role: Role, size: int, numerics: Numerics | None
+    instance: MeshInstance, llm: LlmFacts, gpu: GpuType, role: Role, size: int, numerics: Numerics | None, long: bool
 ) -> Iterator[Shape]:
     for tp in divisors(size):
-        if tp > gpu.domain_gpus or tp_reasons(llm, tp, numerics) or (llm.dense and tp < size):
+        if tp > gpu.domain_gpus or tp_reasons(llm, tp, numerics) or (llm.dense and tp < size and not long):
             continue
         split = [1, tp] if llm.dense_layers or llm.shared_experts else [tp]
         widths = [degree for degree in dict.fromkeys(split) if not dense_reasons(llm, degree, numerics)]
@@ -68,13 +72,19 @@ def _stage(
             if moe_tp > 1 and (size > gpu.domain_gpus or moe_tp_reasons(llm, moe_tp, numerics)):
                 continue
             ep = 1 if llm.dense else size // moe_tp
+            splits = divisors(size // tp) if long else [1]
+            splits = [cp for cp in splits if not llm.dense or tp * cp == size]
             for extra in [0] if llm.dense else redundancies(instance, int(llm.experts or 0), ep):
-                for dense_tp in widths:
+                grid = [(dense_tp, cp) for dense_tp in widths for cp in splits]
+                for dense_tp, cp in grid:
+                    if tp * cp > gpu.domain_gpus:
+                        continue
                     yield Shape(
                         role,
                         gpu.name,
                         tp=tp,
-                        dp=size // tp,
+                        dp=size // tp // cp,
+                        cp=cp,
                         ep=ep,
                         moe_tp=moe_tp,
                         dense_tp=dense_tp,

@@ -112,8 +112,18 @@ def expert_works(table: Table) -> ExpertWorks:
 
 
 def touched(table: Table, tokens: Floats) -> Floats:
-    """Expected experts that a GPU reads for so many tokens of all ranks, every replica as likely as another."""
-    held, top_k = table.held, int(table.setting.llm.top_k or 0)
+    """Experts that the busiest GPU reads for so many tokens of all ranks, every replica as likely as another.
+
+    The mean of all GPUs, ``E/ep (1 - (1 - k/E)^n)`` with replicas among E, but at least one expert once there is a
+    token: somebody reads it. Strength: a floor, which small batches on many GPUs would otherwise go below.
+    """
+    return touched_by(tokens, table.held, int(table.setting.llm.top_k or 0), table.ep)
+
+
+def touched_by(tokens: Floats, held: Ints, top_k: int, ranks: Ints) -> Floats:
+    """`touched` in plain numbers."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        some = -np.expm1(tokens * np.log1p(-top_k / held))
-    return np.where(held > top_k, some, np.minimum(tokens, 1.0)) * held / table.ep
+        some = -np.expm1(tokens * np.log1p(-np.minimum(top_k / held, 1.0)))
+    mean = np.where(held > top_k, some, np.minimum(tokens, 1.0)) * held / ranks
+    result: Floats = np.maximum(mean, np.minimum(tokens, 1.0))
+    return result
