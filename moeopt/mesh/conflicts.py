@@ -68,16 +68,16 @@ def stock_conflict(instance: MeshInstance, theta: Fraction | None = None) -> Con
     wanted = float(wanted_rate(instance))
     if theta is None:
         message = f"a solver finds no plan with {stock} that serves {wanted:.6g} requests/s"
-        return {"rule": "stock", "where": "", "message": message, "target": wanted, "best": None, "closest": None}
+        return {**_conflict("stock", "", message), "target": wanted}
     if not theta or instance.objective == "goodput":
         message = f"{stock} hold no replica of every phase of every demand at once"
-        return {"rule": "stock", "where": "", "message": message, "target": None, "best": 0.0, "closest": None}
+        return {**_conflict("stock", "", message), "best": 0.0}
     best = float(theta) * wanted
     message = f"{stock} serve at most {best:.6g} requests/s, {wanted:.6g} are wanted"
     need = _needed(instance)
     if need is not None:
         message += f"; without the limit on stock {need} GPUs or more would be needed"
-    return {"rule": "stock", "where": "", "message": message, "target": wanted, "best": best, "closest": None}
+    return {**_conflict("stock", "", message), "target": wanted, "best": best, "shortfall": wanted - best}
 
 
 def _needed(instance: MeshInstance) -> int | None:
@@ -132,7 +132,7 @@ def _nothing_serves(instance: MeshInstance, places: tuple[int, ...], where: str)
     if unfit:
         least = min(unfit, key=lambda one: one.total_gpus)
         message = f"one replica for the {where} needs {_gpus(least)} ({least.label}), more than the stock"
-        return [{**_conflict("stock", where, message), "best": least.total_gpus, "closest": least.label}]
+        return [{**_conflict("stock", where, message), "best": float(least.total_gpus), "closest": least.label}]
     return [_refused(instance, places, where)]
 
 
