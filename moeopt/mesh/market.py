@@ -26,10 +26,6 @@ def as_written(value: float | Fraction) -> Fraction:
     return Fraction(float.__repr__(value)) if isinstance(value, float) else Fraction(value)
 
 
-NEAR = 1 - 1e-12
-"""Floats that differ by less are compared exactly."""
-
-
 @dataclass(frozen=True)
 class Offer:
     """A configuration as the purchase sees it.
@@ -108,7 +104,14 @@ class Market:
     @cached_property
     def pruned(self) -> Market:
         """Without what no purchase needs."""
-        return replace(self, offers=undominated(self.offers))
+        from moeopt.mesh.dominance import undominated
+
+        return replace(self, offers=undominated(self.offers)).as_pruned()
+
+    def as_pruned(self) -> Market:
+        """This market, known to hold nothing that is not needed."""
+        self.__dict__["pruned"] = self
+        return self
 
     def among(self, offers: Iterable[Offer]) -> Market:
         """The same with these offers alone."""
@@ -218,39 +221,3 @@ def _market(instance: MeshInstance) -> Market:
         offers.append(Offer(place, config.demand, gpus, (shares[0], shares[1]), tpot, cost))
     stock = tuple(gpu.stock for gpu in instance.gpus)
     return Market(tuple(offers), phases, wanted, stock, costs)
-
-
-def undominated(offers: Sequence[Offer]) -> tuple[Offer, ...]:
-    """Offers without those that another one, taken once or several times, does for no more GPUs of any type.
-
-    >>> one, two = Fraction(1), Fraction(2)
-    >>> small, large = Offer(0, 0, (1,), (one, one), one, one), Offer(1, 0, (3,), (two, two), one, one)
-    >>> [offer.place for offer in undominated([small, large])]
-    [0]
-    """
-    most: dict[tuple[int, tuple[int, ...], bool, bool, Fraction], Offer] = {}
-    for offer in offers:
-        # of one size, phase and speed only what serves most can matter
-        kind = (offer.demand, offer.gpus, *offer.serves, offer.tpot)
-        known = most.get(kind)
-        if known is None or (max(offer.rounded) >= max(known.rounded) and max(offer.shares) > max(known.shares)):
-            most[kind] = offer
-    kept: list[Offer] = []
-    for offer in sorted(most.values(), key=lambda one: (one.total_gpus, -sum(one.shares), one.tpot, one.place)):
-        if not any(_does(other, offer) for other in kept):
-            kept.append(offer)
-    return tuple(sorted(kept, key=lambda one: one.place))
-
-
-def _does(other: Offer, offer: Offer) -> bool:
-    if other.demand != offer.demand or other.tpot > offer.tpot:
-        return False
-    times = min(
-        (need // has for need, has in zip(offer.gpus, other.gpus, strict=True) if has),
-        default=0,
-    )
-    if times == 0:
-        return False
-    if any(times * has < need * NEAR for has, need in zip(other.rounded, offer.rounded, strict=True)):
-        return False
-    return all(times * has >= need for has, need in zip(other.shares, offer.shares, strict=True))

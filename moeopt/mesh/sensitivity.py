@@ -130,6 +130,5 @@ def _curve(instance: MeshInstance, made: Covering, judged: Evaluation) -> dict[s
 
 def _scaled(market: Market, factor: Fraction) -> Market:
     """The same offers where so many times as much is wanted."""
-    return market.among(
-        [replace(one, shares=(one.shares[0] / factor, one.shares[1] / factor)) for one in market.offers]
-    )
+    offers = [replace(one, shares=(one.shares[0] / factor, one.shares[1] / factor)) for one in market.offers]
+    return market.among(offers).as_pruned()

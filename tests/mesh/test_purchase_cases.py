@@ -316,3 +316,13 @@ def test_instances_solved_by_hand(name: str) -> None:
         assert result.objective is None or result.objective >= OPTIMA[name] * (1 - 1e-12)
         if method in ("covering", "exact", "auto"):
             assert (result.objective, result.status) == (pytest.approx(OPTIMA[name], rel=1e-12), Status.OPTIMAL)
+
+
+def test_the_programme_of_the_smallest_instance_is_in_the_models(tmp_path: Path) -> None:
+    from moeopt.backends import write_lp
+    from moeopt.mesh.document import load_instance
+    from moeopt.mesh.exact import build
+
+    write_lp(build(load_instance(TINY / "pair.json")).to_pulp()[0], tmp_path / "mesh.lp")
+    kept = Path(__file__).parents[2] / "models" / "mesh.lp"
+    assert (tmp_path / "mesh.lp").read_text() == kept.read_text()
