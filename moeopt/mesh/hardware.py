@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from moeopt.cost.checks import not_negative, whole
-from moeopt.cost.constants import IB_ALPHA_S, LINK_ALPHA_S, Efficiency
+from moeopt.cost.constants import IB_ALPHA_S, LINK_ALPHA_S, NVL72_COLLECTIVE_S, Efficiency
 from moeopt.cost.links import Link
 from moeopt.cost.roofline import Machine
 from moeopt.errors import InstanceError, Violations
@@ -91,7 +91,8 @@ class GpuType:
         domain = row.domain or 1
         inside = None
         if domain > 1:
-            inside = Link.scale_up(gpu, efficiency=efficiency, alpha_s=LINK_ALPHA_S)
+            alpha_s = LINK_ALPHA_S if domain <= NODE_GPUS else NVL72_COLLECTIVE_S
+            inside = Link.scale_up(gpu, efficiency=efficiency, alpha_s=alpha_s)
         outside = None
         if row.nic_bytes_per_s is not None:
             outside = Link.nic(gpu, efficiency=efficiency, alpha_s=IB_ALPHA_S)
