@@ -309,7 +309,9 @@ def test_deepseek_recipe_is_within_five_per_cent_of_the_best() -> None:
     assert together(**recipe) >= 0.95 * together(**best)
 
 
-@pytest.mark.parametrize(("gpu", "name"), [("H20", "dbrx"), ("L40S", "gpt-oss-20b"), ("GB200", "llama-3-70b")])
+@pytest.mark.parametrize(
+    ("gpu", "name"), [("H20", "dbrx"), ("L40S", "gpt-oss-20b"), ("GB200", "llama-3-70b"), ("L40S", "llama-3-70b")]
+)
 def test_any_gpu_and_llm_answers(gpu: str, name: str) -> None:
     every = small(name, GpuType.of(gpu, stock=16), Slo(5.0, 0.2), Workload(600, 150), families=("colocated",))
     assert every and any(config.usable for config in every)
