@@ -17,7 +17,7 @@ from moeopt.mesh.plan_faults import plan_faults
 from tests.mesh import strategies
 
 TINY = Path(__file__).parents[2] / "instances" / "tiny" / "mesh"
-few = settings(max_examples=25)
+few = settings(max_examples=12)
 
 
 def written(result: Any) -> Any:

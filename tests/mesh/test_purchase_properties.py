@@ -27,7 +27,7 @@ from moeopt.result import Result, Status
 from tests.mesh import oracle, strategies
 
 ROOT = Path(__file__).parents[2]
-few = settings(max_examples=25)
+few = settings(max_examples=12)
 MOST = 4
 """Replicas of a configuration that the oracle tries at most."""
 
@@ -244,7 +244,7 @@ def test_written_and_read_is_the_same(instance: MeshInstance, named: bool) -> No
         MeshInstance.from_dict({**document, "schema": "moeopt/mesh-instance/2"})
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(strategies.instances())
 def test_answers_are_steady_and_a_warm_start_never_ends_worse(instance: MeshInstance) -> None:
     before = instance.to_dict()
