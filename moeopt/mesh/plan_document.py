@@ -95,6 +95,7 @@ class Ranked(BaseModel):
     tokens_per_s_gpu: float | None
     memory_bytes: dict[str, float]
     binds: str
+    legal_in: list[str] = Field(description="engines that launch it; empty: paper only")
     behind: float | None = Field(description="how much dearer a request is than at best; null: no plan with it")
     bought: bool
     why_not: str

@@ -179,6 +179,7 @@ def _row(instance: MeshInstance, place: int, config: Config) -> dict[str, Any]:
         "tokens_per_s_gpu": config.tokens_per_s / config.total_gpus if config.total_gpus else None,
         "memory_bytes": used,
         "binds": config.binds,
+        "legal_in": list(config.legal_in),
     }
 
 

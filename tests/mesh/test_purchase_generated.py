@@ -105,4 +105,6 @@ def test_a_service_level_below_the_limit_of_the_hardware_names_it(tpot_s: float)
     demand = replace(SERVICE, slo=Slo(tpot_s=tpot_s))
     result = mesh.solve(MeshInstance((demand,), (GpuType.of("H800", stock=32),), "goodput", ("decode",)))
     assert result.status is Status.INFEASIBLE
-    assert "1 ms" in result.conflicts[0]["message"]
+    (conflict,) = result.conflicts
+    assert "tpot_s = 1 ms is below" in conflict["message"] and conflict["best"] > 0.005
+    assert "the closest, decode" in conflict["message"]

@@ -186,9 +186,11 @@ def _config(context: Context, table: ApartTable, memory: _Memory, best: Best, ro
 
 def _refuse(context: Context, table: ApartTable, most: Floats, limit: float) -> Config:
     """One line for all instances: the one that comes nearest."""
+    tpot_s = None
     fits, least = np.flatnonzero(most >= 1), table.step(np.ones(len(table)))[0]
     if len(fits):
         row = int(fits[least[fits].argmin()])
+        tpot_s = float(least[row])
         rule = f"TPOT is {least[row] * 1e3:.4g} ms with one sequence a node, above {limit * 1e3:.4g} ms"
     else:
         row = len(table) - 1
@@ -196,4 +198,4 @@ def _refuse(context: Context, table: ApartTable, most: Floats, limit: float) -> 
     shape = table.shape(row)
     gpus = {shape.gpu: shape.attention_gpus}
     gpus[shape.expert_gpu] = gpus.get(shape.expert_gpu, 0) + shape.expert_gpus
-    return Config(context.place, "apart", shape, 0, gpus, reasons=(rule,))
+    return Config(context.place, "apart", shape, 0, gpus, tpot_s=tpot_s, reasons=(rule,))

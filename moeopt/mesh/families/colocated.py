@@ -152,7 +152,8 @@ def _config(
     batch, draft, overlap = int(best.batch[row]), int(best.draft[row]), bool(best.overlap[row])
     room, chunk = rooms[draft, overlap], options[int(best.portion[row])].chunk
     if not batch:
-        return context.refuse("colocated", shape, _reasons(context, room, row, options, least), kv)
+        why, (tpot_s, ttft_s) = _reasons(context, room, row, options, least), least.tolist()
+        return context.refuse("colocated", shape, why, kv, ttft_s=ttft_s, tpot_s=tpot_s)
     bound, slo = binds(context, room, row, best), context.demand.slo
     if bound == "tpot" and slo.ttft_s is not None and best.ttft_s[row] > CLOSE * slo.ttft_s:
         bound = "ttft"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -109,9 +110,20 @@ class Context:
         one = self.instance
         return Setting(self.demand.llm, gpu, numerics, one.imbalance, one.overhead_s, one.transport)
 
-    def refuse(self, family: Family, shape: Shape, reasons: tuple[str, ...], kv: str = "bf16") -> Config:
-        """A configuration that cannot be."""
-        return Config(self.place, family, shape, 0, {shape.gpu: shape.gpus}, kv=kv, reasons=reasons)
+    def refuse(
+        self,
+        family: Family,
+        shape: Shape,
+        reasons: tuple[str, ...],
+        kv: str = "bf16",
+        *,
+        ttft_s: float | None = None,
+        tpot_s: float | None = None,
+    ) -> Config:
+        """A configuration that cannot be; with the least times it has where it is too slow."""
+        first, each = (value if value and math.isfinite(value) else None for value in (ttft_s, tpot_s))
+        gpus = {shape.gpu: shape.gpus}
+        return Config(self.place, family, shape, 0, gpus, ttft_s=first, tpot_s=each, kv=kv, reasons=reasons)
 
 
 def _family(role: Role) -> Family:

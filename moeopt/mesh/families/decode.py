@@ -54,7 +54,7 @@ def _config(
     shape, kv = table.shapes[row], table.setting.numerics.kv
     batch, draft, overlap = int(best.batch[row]), int(best.draft[row]), bool(best.overlap[row])
     if not batch:
-        return context.refuse("decode", shape, (late(context, least_s),), kv)
+        return context.refuse("decode", shape, (late(context, least_s),), kv, tpot_s=least_s)
     room, tokens = rooms[draft, overlap], float(best.rate[row])
     return Config(
         context.place,

@@ -118,8 +118,9 @@ def _hidden(decoder: Decoder, limit: float, plain: Ints, most: Ints) -> Ints:
 def _config(context: Context, table: Table, rooms: Rooms, best: Best, row: int, least_s: float) -> Config:
     shape, kv, batch = table.shapes[row], table.setting.numerics.kv, int(best.batch[row])
     if not batch:
-        why = rooms.reason(row) if best.fit[row] < 1 else late(context, least_s)
-        return context.refuse("long", shape, (why,), kv)
+        if best.fit[row] < 1:
+            return context.refuse("long", shape, (rooms.reason(row),), kv)
+        return context.refuse("long", shape, (late(context, least_s),), kv, tpot_s=least_s)
     tokens = float(best.rate[row])
     return Config(
         context.place,

@@ -97,7 +97,8 @@ def _config(
 ) -> Config:
     shape, kv, workload = table.shapes[row], table.setting.numerics.kv, context.demand.workload
     if not best.rate[row] > 0:
-        return context.refuse("prefill", shape, (_reason(context, rooms[False], row, options, least_s),), kv)
+        why = _reason(context, rooms[False], row, options, least_s)
+        return context.refuse("prefill", shape, (why,), kv, ttft_s=least_s)
     rate, portion = float(best.rate[row]), options[int(best.portion[row])]
     return Config(
         context.place,
