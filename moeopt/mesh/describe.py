@@ -13,7 +13,7 @@ from moeopt.mesh.launching import engines
 from moeopt.mesh.market import PHASES, as_written, configs_of, phases_of
 from moeopt.mesh.plan import Pool
 from moeopt.mesh.ranking import ranking
-from moeopt.mesh.sensitivity import families, sensitivity
+from moeopt.mesh.sensitivity import families, sensitivity, simplest
 from moeopt.mesh.verify import Evaluation
 
 UNITS = {"gpus": "GPUs", "price": "price", "goodput": "s/request", "time": "s/token"}
@@ -49,6 +49,7 @@ def solution(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
         "price": None if judged.price is None else float(judged.price),
         "idle_gpus": idle(instance, judged),
         "families": families(instance, judged),
+        "simplest": simplest(instance),
         "ranking": ranking(instance, judged),
         "pareto": pareto(instance, judged),
         "sensitivity": sensitivity(instance, judged),

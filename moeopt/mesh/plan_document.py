@@ -73,6 +73,14 @@ class Families(BaseModel):
     best: float
 
 
+class Simplest(BaseModel):
+    """The best with one configuration for each phase of each demand."""
+
+    model_config = _STRICT
+    objective: float
+    pools: list[Annotated[list[str | int], Field(min_length=2, max_length=2)]] = Field(description="[label, replicas]")
+
+
 class Ranked(BaseModel):
     """A configuration, and why it was not bought."""
 
@@ -148,6 +156,7 @@ class Solution(BaseModel):
     price: float | None
     idle_gpus: Counts
     families: Families
+    simplest: Simplest | None
     ranking: list[Ranked]
     pareto: list[Point]
     sensitivity: Sensitivity

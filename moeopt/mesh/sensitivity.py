@@ -10,11 +10,13 @@ from moeopt.mesh import bounds, covering
 from moeopt.mesh.covering import Covering
 from moeopt.mesh.given import SERVES
 from moeopt.mesh.heuristics.per_price import per_price, theta_of
+from moeopt.mesh.heuristics.uniform import not_one_price, uniform
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import Market, configs_of, market_of
+from moeopt.mesh.plan import plan_of
 from moeopt.mesh.purchase import known_cost
 from moeopt.mesh.ranking import shadow_prices
-from moeopt.mesh.verify import Evaluation, wanted_rate
+from moeopt.mesh.verify import Evaluation, evaluate, wanted_rate
 
 WAYS = {
     "colocated": ("colocated",),
@@ -36,6 +38,20 @@ def families(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
     if "families" not in instance.memo:
         instance.memo["families"] = _alone(instance)
     return {"used": used, "alone": dict(instance.memo["families"]), "best": float(judged.objective)}
+
+
+def simplest(instance: MeshInstance) -> dict[str, Any] | None:
+    """The best plan with one configuration for each phase of each demand; ``None`` where there is none."""
+    if "simplest" not in instance.memo:
+        counts = None if not_one_price(instance) is not None else uniform(instance)
+        found = None
+        if counts is not None:
+            judged = evaluate(instance, plan_of(instance, counts))
+            pools = [[pool.config.label, pool.replicas] for pool in judged.pools]
+            found = {"objective": float(judged.objective), "pools": pools}
+        instance.memo["simplest"] = found
+    known: dict[str, Any] | None = instance.memo["simplest"]
+    return known
 
 
 def _alone(instance: MeshInstance) -> dict[str, Any]:

@@ -220,6 +220,37 @@ def test_whole_requests_and_pools_share_the_work(method: str) -> None:
     assert result.solution is not None and result.solution["rate_per_s"] == 11.0
 
 
+def test_one_configuration_a_phase_may_cost_more_and_says_so() -> None:
+    listed = tuple(config(0, "decode", {"A": gpus}, rate, name=name) for gpus, rate, name in REPLICAS)
+    demand = Demand(LLMS[0], Workload(100, 10, rate_per_s=13))
+    instance = MeshInstance((demand,), (gpu_type("A"),), "gpus", ("decode",), configs=listed)
+    result = mesh.solve(instance)
+    assert result.objective == 10.0  # 5 + 4 + 4 on 4 + 3 + 3
+    assert result.solution is not None
+    assert result.solution["simplest"]["objective"] == 12.0 and len(result.solution["simplest"]["pools"]) == 1
+    assert mesh.solve(instance, method="uniform").objective == 12.0
+
+
+REPLICAS = [(3, 4, "three"), (4, 5, "four")]
+
+
+@pytest.mark.parametrize("stock", range(6, 40))
+def test_one_configuration_a_phase_is_the_best_of_its_kind(stock: int) -> None:
+    listed = [(0, 2, 3), (0, 5, 8), (1, 1, 2), (1, 4, 9)]  # phase, GPUs, rate
+    configs = tuple(config(0, POOLS[phase], {"A": gpus}, rate, name=f"{phase}-{gpus}") for phase, gpus, rate in listed)
+    instance = MeshInstance(
+        (Demand(LLMS[0], Workload(100, 10)),), (gpu_type("A", stock),), "goodput", POOLS, configs=configs
+    )
+    known = max(
+        min(p * one[2], (stock - p * one[1]) // two[1] * two[2])
+        for one in listed[:2]
+        for two in listed[2:]
+        for p in range(stock // one[1] + 1)
+    )
+    found = mesh.solve(instance, method="uniform")
+    assert found.solution is not None and found.solution["rate_per_s"] == known
+
+
 def test_a_tie_goes_to_the_fewest_gpus() -> None:
     listed = (
         config(0, "decode", {"A": 4}, 10, name="four at 1"),
