@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from moeopt.cli import (
+    calibrate,
     check,
     collocate,
     compare,
@@ -68,6 +69,7 @@ for _module in (
     inspect,
     check,
     generate,
+    calibrate,
     export,
     info,
     warmup,

@@ -62,6 +62,7 @@ def info(
 
 
 def _schema() -> dict[str, Any]:
+    from moeopt.calibrate import Calibration
     from moeopt.cluster.document import ClusterDocument
     from moeopt.collocation.document import InstanceDocument as CollocationDocument
     from moeopt.engines.own import MapDocument
@@ -80,6 +81,7 @@ def _schema() -> dict[str, Any]:
         "moeopt/routing-instance/1": RoutingInstance.model_json_schema(),
         "moeopt/routing-result/1": RoutingResult.model_json_schema(),
         "moeopt/collocation-instance/1": CollocationDocument.model_json_schema(),
+        "moeopt/calibration/1": Calibration.model_json_schema(),
     }
 
 

@@ -94,6 +94,14 @@ def _served_at_all(market: Market, row: tuple[int, int]) -> bool:
     return any(offer.shares[row[1]] > 0 for offer in market.offers if offer.demand == row[0] and market.fits(offer))
 
 
+def floor_of(instance: MeshInstance, certificate: Mapping[str, Any]) -> Fraction:
+    """The floor of the objective that a certificate claims."""
+    value = Fraction(certificate["value"])
+    if instance.objective != "goodput":
+        return value
+    return 1 / (value * wanted_rate(instance)) if value else Fraction(0)
+
+
 def recheck(instance: MeshInstance, certificate: Mapping[str, Any]) -> list[str]:
     """What is wrong with a certificate: tables are made anew, prices held against every usable configuration."""
     market = market_of(instance)

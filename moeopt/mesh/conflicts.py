@@ -21,6 +21,7 @@ from moeopt.mesh.market import (
     milliseconds,
     refusals,
 )
+from moeopt.mesh.shape import Role
 from moeopt.mesh.verify import wanted_rate
 
 Conflict = dict[str, Any]
@@ -31,10 +32,19 @@ SHOWN = 3
 def conflicts(instance: MeshInstance) -> list[Conflict]:
     """Rules that no plan keeps, as far as that is proved."""
     market = market_of(instance)
-    found = []
-    for demand, phase in market.rows:
-        if not any(offer.shares[phase] > 0 and market.fits(offer) for offer in market.offers if offer.demand == demand):
-            found += _nothing_serves(instance, market, demand, phase)
+    starved = {
+        (demand, phase): tuple(place for place, one in enumerate(configs_of(instance)) if _could(one, demand, phase))
+        for demand, phase in market.rows
+        if not any(offer.shares[phase] > 0 and market.fits(offer) for offer in market.offers if offer.demand == demand)
+    }
+    found: list[Conflict] = []
+    for (demand, phase), mine in starved.items():
+        whole = starved.get((demand, 1 - phase)) == mine and len(mine) > 0  # both phases fail by the same replicas
+        if not (whole and phase):
+            what = "requests" if whole else PHASES[phase]
+            where = f"{what} of demand {demand}: {instance.demands[demand].llm.name}"
+            known = {one["message"] for one in found}
+            found += [one for one in _nothing_serves(instance, mine, where) if one["message"] not in known]
     if found:
         return found
     if per_price(market.pruned, enough=instance.objective != "goodput") is not None:
@@ -58,16 +68,16 @@ def stock_conflict(instance: MeshInstance, theta: Fraction | None = None) -> Con
     wanted = float(wanted_rate(instance))
     if theta is None:
         message = f"a solver finds no plan with {stock} that serves {wanted:.6g} requests/s"
-        return {"rule": "stock", "where": "", "message": message, "target": wanted, "best": None, "closest": None}
+        return {**_conflict("stock", "", message), "target": wanted}
     if not theta or instance.objective == "goodput":
         message = f"{stock} hold no replica of every phase of every demand at once"
-        return {"rule": "stock", "where": "", "message": message, "target": None, "best": 0.0, "closest": None}
+        return {**_conflict("stock", "", message), "best": 0.0}
     best = float(theta) * wanted
     message = f"{stock} serve at most {best:.6g} requests/s, {wanted:.6g} are wanted"
     need = _needed(instance)
     if need is not None:
         message += f"; without the limit on stock {need} GPUs or more would be needed"
-    return {"rule": "stock", "where": "", "message": message, "target": wanted, "best": best, "closest": None}
+    return {**_conflict("stock", "", message), "target": wanted, "best": best, "shortfall": wanted - best}
 
 
 def _needed(instance: MeshInstance) -> int | None:
@@ -91,16 +101,18 @@ def _counted(offer: Any) -> Any:
     return replace(offer, cost=Fraction(offer.total_gpus))
 
 
-def _nothing_serves(instance: MeshInstance, market: Market, demand: int, phase: int) -> list[Conflict]:
-    """Why one phase of one demand has no usable configuration."""
-    llm = instance.demands[demand].llm.name
-    where = f"{PHASES[phase]} of demand {demand}: {llm}"
-    mine = [one for one in configs_of(instance) if one.demand == demand and SERVES[one.family][phase]]
+def _could(config: Config, demand: int, phase: int) -> bool:
+    return config.demand == demand and SERVES[config.family][phase]
+
+
+def _nothing_serves(instance: MeshInstance, places: tuple[int, ...], where: str) -> list[Conflict]:
+    """Why a demand, or one phase of it, has no usable configuration among these."""
+    mine = [configs_of(instance)[place] for place in places]
     if not mine:
         message = f"no configuration serves the {where}"
         return [_conflict("configs", where, message)]
     found = []
-    slo = instance.demands[demand].slo
+    slo = instance.demands[mine[0].demand].slo
     for name in ("tpot_s", "ttft_s"):
         target = getattr(slo, name)
         closest = _closest(instance, mine, name)
@@ -116,23 +128,28 @@ def _nothing_serves(instance: MeshInstance, market: Market, demand: int, phase: 
             found.append({**_conflict(name, where, message), **more})
     if found:
         return found
-    unfit = [one for one in mine if not refusals(instance, one)]
+    unfit = [configs_of(instance)[place] for place in places if not refusals(instance, place)]
     if unfit:
         least = min(unfit, key=lambda one: one.total_gpus)
         message = f"one replica for the {where} needs {_gpus(least)} ({least.label}), more than the stock"
-        return [{**_conflict("stock", where, message), "best": least.total_gpus, "closest": least.label}]
-    return [_refused(instance, mine, where)]
+        return [{**_conflict("stock", where, message), "best": float(least.total_gpus), "closest": least.label}]
+    return [_refused(instance, places, where)]
 
 
-def _refused(instance: MeshInstance, mine: list[Config], where: str) -> Conflict:
+def _refused(instance: MeshInstance, places: tuple[int, ...], where: str) -> Conflict:
     """Every configuration has a reason against it: memory first, else the most frequent ones."""
+    mine = [configs_of(instance)[place] for place in places]
     unfit = [
         (memory.used / memory.usable, name, memory, one)
         for one in mine
         for name, memory in one.memory.items()
         if memory.free < 0 and memory.usable > 0
     ]
-    reasons = Counter(reason for one in mine for reason in refusals(instance, one) or ["serves nothing"])
+    if instance.configs is None:
+        told = _capacity(instance, mine)
+        if told:
+            return _conflict("memory", where, f"{instance.demands[mine[0].demand].llm.name}: " + "; ".join(told))
+    reasons = Counter(reason for place in places for reason in refusals(instance, place) or ["serves nothing"])
     shown = "; ".join(reason for reason, _ in reasons.most_common(SHOWN))
     if unfit:
         _, name, memory, closest = min(unfit, key=lambda one: one[:2])
@@ -144,6 +161,33 @@ def _refused(instance: MeshInstance, mine: list[Config], where: str) -> Conflict
         return {**_conflict("memory", where, message), **more, "shortfall": -memory.free}
     message = f"every one of {len(mine)} configurations of the {where} is refused: {shown}"
     return _conflict("configs", where, message)
+
+
+def _capacity(instance: MeshInstance, mine: list[Config]) -> list[str]:
+    """How many GPUs of each type would hold what is asked, where the stock of none does."""
+    from moeopt.mesh.capacity import fewest_gpus
+
+    roles: dict[str, Role] = {"prefill": "prefill", "colocated": "colocated", "long": "long"}
+    found: list[str] = []
+    for gpu in instance.gpus:
+        if gpu.stock is None:
+            return []
+        asked = {roles.get(one.family, "decode") for one in mine}
+        answers = [
+            fewest_gpus(
+                instance.demands[mine[0].demand],
+                gpu,
+                role=role,
+                most_pp=instance.most_pp,
+                transport=instance.transport,
+                reserve_bytes=instance.reserve_bytes,
+            )
+            for role in sorted(asked)
+        ]
+        if any(answer.fits for answer in answers):
+            return []
+        found += min(answers, key=lambda one: (one.gpus is None, one.gpus)).said
+    return found
 
 
 def _closest(instance: MeshInstance, mine: list[Config], name: str) -> Config | None:

@@ -137,7 +137,9 @@ def most(market: Market) -> tuple[Covering, Cell] | None:
     limits = [size for size in market.stock if size is not None]
     if len(limits) < len(market.stock):
         return None
-    made = covering(market, limits)
+    if "most" not in market.memo:
+        market.memo["most"] = covering(market, limits)
+    made: Covering | None = market.memo["most"]
     if made is None:
         return None
     cell = made.cheapest(int(made.node.values[made.full]))

@@ -9,10 +9,11 @@ from typing import Any
 from moeopt.mesh.config_document import write_config
 from moeopt.mesh.front import pareto
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.launching import engines
 from moeopt.mesh.market import PHASES, as_written, configs_of, phases_of
 from moeopt.mesh.plan import Pool
 from moeopt.mesh.ranking import ranking
-from moeopt.mesh.sensitivity import families, sensitivity
+from moeopt.mesh.sensitivity import families, sensitivity, simplest
 from moeopt.mesh.verify import Evaluation
 
 UNITS = {"gpus": "GPUs", "price": "price", "goodput": "s/request", "time": "s/token"}
@@ -48,6 +49,7 @@ def solution(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
         "price": None if judged.price is None else float(judged.price),
         "idle_gpus": idle(instance, judged),
         "families": families(instance, judged),
+        "simplest": simplest(instance),
         "ranking": ranking(instance, judged),
         "pareto": pareto(instance, judged),
         "sensitivity": sensitivity(instance, judged),
@@ -76,6 +78,7 @@ def _pool(instance: MeshInstance, pool: Pool, judged: Evaluation) -> dict[str, A
         "prefill_per_s": float(as_written(config.prefill_per_s) * pool.replicas),
         "decode_per_s": float(as_written(config.decode_per_s) * pool.replicas),
         "used": max(used, default=0.0),
+        "engines": engines(instance, config),
         "config": write_config(config),
     }
 
@@ -107,7 +110,7 @@ def notes(instance: MeshInstance, judged: Evaluation) -> list[str]:
     served = phases_of(instance)
     if len(served) == 1:
         found.append(f"only {PHASES[served[0]]} is bought: no family of the instance serves the other phase")
-    paper = [pool.config.label for pool in judged.pools if not pool.config.legal_in]
+    paper = [pool.config.label for pool in judged.pools if not engines(instance, pool.config)["legal_in"]]
     if paper and instance.configs is None:
         found.append(f"no engine that is known launches {', '.join(paper)}: paper only")
     if len(configs_of(instance)) == 0:

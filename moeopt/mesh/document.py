@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -12,14 +12,34 @@ from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violations
 from moeopt.mesh.config import Config
 from moeopt.mesh.hardware import GpuType
-from moeopt.mesh.imbalance import Imbalance
+from moeopt.mesh.imbalance import Imbalance, Traffic
 from moeopt.mesh.instance import SCHEMA, Demand, MeshInstance
 from moeopt.mesh.records import from_record, model_of, to_record
 
 DemandDocument = model_of(Demand)
 GpuDocument = model_of(GpuType)
-ImbalanceDocument = model_of(Imbalance)
 ConfigDocument = model_of(Config)
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+class ShippedImbalance(BaseModel):
+    """A table that is shipped, by name."""
+
+    model_config = _STRICT
+    shipped: Literal["mixed", "one-domain"]
+    digest: str = Field(description="of its figures: another version may ship others")
+
+
+class ImbalanceDocument(BaseModel):
+    """A table of one's own."""
+
+    model_config = _STRICT
+    source: str
+    rows: list[Annotated[list[int | float], Field(min_length=3, max_length=3)]] = Field(
+        description="[EP, redundant experts, busiest rank's load over the mean]"
+    )
+    experts: int | None = None
+    others: list[ImbalanceDocument] = Field(default_factory=list)
 
 
 class InstanceDocument(BaseModel):
@@ -38,7 +58,7 @@ class InstanceDocument(BaseModel):
     most_pp: int = 8
     most_batch: int = 4096
     redundant: list[int] | None = None
-    imbalance: ImbalanceDocument | None = Field(None, description="null: what is shipped")  # type: ignore[valid-type]
+    imbalance: ShippedImbalance | ImbalanceDocument | None = Field(None, description="null: what is shipped")
     overhead_s: float | None = None
     sides: dict[str, str] = Field(default_factory=dict)
     engine: str | None = None
@@ -49,10 +69,29 @@ class InstanceDocument(BaseModel):
 
 def to_document(instance: MeshInstance) -> dict[str, Any]:
     """What `read_instance` reads."""
-    found = {"schema": SCHEMA, "name": instance.name}
-    return found | {
-        field.name: to_record(getattr(instance, field.name)) for field in fields(instance) if field.name != "name"
-    }
+    rest = [field.name for field in fields(instance) if field.name not in ("name", "imbalance")]
+    found = {"schema": SCHEMA, "name": instance.name, "imbalance": _imbalance(instance.imbalance)}
+    return found | {name: to_record(getattr(instance, name)) for name in rest}
+
+
+def _imbalance(table: Imbalance) -> dict[str, Any]:
+    """The table, or the name of one that is shipped."""
+    for traffic in get_args(Traffic):
+        if table.digest == Imbalance.shipped(traffic).digest:
+            return {"shipped": traffic, "digest": table.digest}
+    return table.to_dict()
+
+
+def _table(check: Violations, parsed: ShippedImbalance | ImbalanceDocument) -> Imbalance | None:
+    if isinstance(parsed, ImbalanceDocument):
+        with check.within():
+            return Imbalance.from_dict(parsed.model_dump())
+        return None
+    table = Imbalance.shipped(parsed.shipped)
+    if table.digest != parsed.digest:
+        rule = f"is not the table this version ships as {parsed.shipped}, {table.digest}"
+        check.add("imbalance.digest", parsed.digest, rule=rule, fix="Give the whole table, or plan again with this one")
+    return table
 
 
 def read_instance(document: Any, source: str = "") -> MeshInstance:
@@ -83,7 +122,7 @@ def read_instance(document: Any, source: str = "") -> MeshInstance:
         if values[key] is not None:
             values[key] = [_part(check, kind, one) for one in values[key]]
     if values["imbalance"] is not None:
-        values["imbalance"] = _part(check, Imbalance, values["imbalance"])
+        values["imbalance"] = _table(check, values["imbalance"])
     check.raise_if_any()
     missing = [name for name in ("imbalance", "overhead_s") if values[name] is None]
     for name in missing:

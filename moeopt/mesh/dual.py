@@ -66,7 +66,7 @@ def cost_prices(market: Market) -> Prices | None:
     gpus = tuple(_0 if most is None else price for price, most in zip(gpus, market.stock, strict=True))
     raw = Prices(served, gpus, _0)
     ratio = Fraction(1)
-    for offer in market.offers:
+    for offer in market.pruned.offers:  # what is dominated costs no less and is worth no more
         worth, cost = raw.worth(offer), offer.cost + raw.gpu_price(offer)
         if worth > cost * ratio:
             if not cost:
@@ -89,7 +89,8 @@ def theta_prices(market: Market) -> Prices | None:
         served, total = {(starved or market.rows)[0]: Fraction(1)}, Fraction(1)
     served = {row: price / total for row, price in served.items()}
     raw = Prices(served, gpus, _0)
-    short = max(((raw.worth(o) - raw.gpu_price(o)) / o.total_gpus for o in market.offers), default=_0)
+    offers = market.pruned.offers  # what is dominated has no fewer GPUs and is worth no more
+    short = max(((raw.worth(o) - raw.gpu_price(o)) / o.total_gpus for o in offers), default=_0)
     gpus = tuple(price + max(short, _0) for price in gpus)
     return Prices(served, gpus, _stock_worth(market, gpus))
 
@@ -135,6 +136,8 @@ def faults(market: Market, prices: Prices, *, theta: bool) -> list[str]:
 
 def _duals(market: Market, *, theta: bool) -> tuple[dict[tuple[int, int], Fraction], tuple[Fraction, ...]] | None:
     """Duals of the relaxation over offers that are not dominated, as floats say them."""
+    if len(market.stock) == 1 or (not theta and not any(most is not None for most in market.stock)):
+        return _closed(market, theta=theta)
     import numpy as np
     from scipy.optimize import linprog
 
@@ -170,6 +173,45 @@ def _duals(market: Market, *, theta: bool) -> tuple[dict[tuple[int, int], Fracti
     for place, kind in enumerate(kinds, start=len(rows)):
         gpus[kind] = _short(weights[place] * scale)
     return served, tuple(gpus)
+
+
+def _closed(market: Market, *, theta: bool) -> tuple[dict[tuple[int, int], Fraction], tuple[Fraction, ...]] | None:
+    """The duals where one thing is scarce, money or one type of GPU: each phase costs what its best offer asks.
+
+    Where whole requests are cheaper than both phases, prices of phases are lowered alike until they are not.
+    """
+    served: dict[tuple[int, int], Fraction] = {}
+    for demand in range(len(market.wanted)):
+        best: dict[int, Fraction] = {}
+        whole: list[Fraction] = []
+        for offer in market.pruned.offers:
+            if offer.demand != demand:
+                continue
+            cost = Fraction(offer.gpus[0]) if theta else offer.cost
+            if all(offer.shares[phase] for phase in market.phases):
+                whole.append(cost / min(offer.shares[phase] for phase in market.phases))
+                continue
+            for phase in market.phases:
+                if offer.shares[phase]:
+                    price = cost / offer.shares[phase]
+                    best[phase] = min(best.get(phase, price), price)
+        if len(best) < len(market.phases) and not whole:
+            return None
+        total = sum(best.values(), _0)
+        if whole and len(best) < len(market.phases):  # one phase has no pool: the other one is worth at most its pool
+            missing = next(phase for phase in market.phases if phase not in best)
+            known = sum((min(price, min(whole)) for price in best.values()), _0)
+            best = {phase: min(price, min(whole)) for phase, price in best.items()}
+            best[missing] = min(whole) - known
+        elif whole and total > min(whole):
+            best = {phase: price * min(whole) / total for phase, price in best.items()}
+        served |= {(demand, phase): price for phase, price in best.items()}
+    if not theta:
+        return served, tuple(_0 for _ in market.stock)
+    scale = sum(served.values(), _0)
+    if not scale:
+        return None
+    return {row: price / scale for row, price in served.items()}, (1 / scale,)
 
 
 def _short(value: float) -> Fraction:

@@ -24,9 +24,9 @@ def pareto(instance: MeshInstance, judged: Evaluation) -> list[dict[str, Any]]:
         for place, config in enumerate(configs_of(instance)):
             if config.demand != demand or not config.tpot_s or config.decode_per_s <= 0:
                 continue
-            against = refusals(instance, config)
             if config.reasons:
                 continue
+            against = refusals(instance, place)
             tokens = config.decode_per_s * instance.demands[demand].workload.output_tokens
             points.append((1 / config.tpot_s, tokens / config.total_gpus, place, not against))
         points.sort(key=lambda point: (-point[0], -point[1], point[2]))

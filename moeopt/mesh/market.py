@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from moeopt.mesh.config import Config
 from moeopt.mesh.given import SERVES
@@ -57,6 +58,16 @@ class Offer:
         """Of all types."""
         return sum(self.gpus)
 
+    @cached_property
+    def rounded(self) -> tuple[float, float]:
+        """Shares as floats: to look first, and exactly only where these are close."""
+        return float(self.shares[0]), float(self.shares[1])
+
+    @property
+    def serves(self) -> tuple[bool, bool]:
+        """Phases that it serves."""
+        return self.rounded[0] > 0, self.rounded[1] > 0
+
 
 @dataclass(frozen=True)
 class Market:
@@ -93,11 +104,23 @@ class Market:
     @cached_property
     def pruned(self) -> Market:
         """Without what no purchase needs."""
-        return replace(self, offers=undominated(self.offers))
+        from moeopt.mesh.dominance import undominated
+
+        return replace(self, offers=undominated(self.offers)).as_pruned()
+
+    def as_pruned(self) -> Market:
+        """This market, known to hold nothing that is not needed."""
+        self.__dict__["pruned"] = self
+        return self
 
     def among(self, offers: Iterable[Offer]) -> Market:
         """The same with these offers alone."""
         return replace(self, offers=tuple(offers))
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """What has been computed from it once."""
+        return {}
 
     def up_to(self, tau: Fraction, *, below: bool = False) -> Market:
         """With offers that take at most this long per token, or strictly less."""
@@ -123,8 +146,15 @@ def configs_of(instance: MeshInstance) -> tuple[Config, ...]:
     return tuple(instance.memo["configs"])
 
 
-def refusals(instance: MeshInstance, config: Config) -> list[str]:
-    """Why a configuration cannot be bought; empty if it can."""
+def refusals(instance: MeshInstance, place: int) -> tuple[str, ...]:
+    """Why the configuration at this place in the list cannot be bought; empty if it can."""
+    if "refusals" not in instance.memo:
+        instance.memo["refusals"] = [tuple(_refusals(instance, config)) for config in configs_of(instance)]
+    found: tuple[str, ...] = instance.memo["refusals"][place]
+    return found
+
+
+def _refusals(instance: MeshInstance, config: Config) -> list[str]:
     found = list(config.reasons)
     for gpu, memory in config.memory.items():
         if memory.free < 0 and not found:
@@ -141,7 +171,7 @@ def refusals(instance: MeshInstance, config: Config) -> list[str]:
 
 def above(value: float, target: float) -> bool:
     """Whether a time breaks its service level."""
-    return as_written(value) > as_written(target) * (1 + SLACK)
+    return value > target and as_written(value) > as_written(target) * (1 + SLACK)
 
 
 def milliseconds(seconds: float) -> str:
@@ -172,10 +202,10 @@ def _market(instance: MeshInstance) -> Market:
     costs = tuple(as_written(gpu.price or 0) for gpu in instance.gpus) if instance.objective == "price" else ones
     rates = [demand.workload.rate_per_s for demand in instance.demands]
     wanted = tuple(Fraction(1) if rate is None else as_written(rate) for rate in rates)
-    offers = []
+    offers, phases = [], phases_of(instance)
     for place, config in enumerate(configs_of(instance)):
         given = (config.prefill_per_s, config.decode_per_s)
-        if not any(given[phase] > 0 for phase in phases_of(instance)) or refusals(instance, config):
+        if not any(given[phase] > 0 for phase in phases) or refusals(instance, place):
             continue
         count_only = instance.objective == "time" and rates[config.demand] is None
         shares = [
@@ -185,41 +215,9 @@ def _market(instance: MeshInstance) -> Market:
         gpus = tuple(config.gpus.get(name, 0) for name in types)
         timed = instance.objective == "time" and given[1] > 0
         tpot = as_written(config.tpot_s or 0) if timed else Fraction(0)
-        cost = sum((count * one for count, one in zip(gpus, costs, strict=True)), Fraction(0))
+        cost = Fraction(sum(gpus))
+        if instance.objective == "price":
+            cost = sum((count * one for count, one in zip(gpus, costs, strict=True)), Fraction(0))
         offers.append(Offer(place, config.demand, gpus, (shares[0], shares[1]), tpot, cost))
     stock = tuple(gpu.stock for gpu in instance.gpus)
-    return Market(tuple(offers), phases_of(instance), wanted, stock, costs)
-
-
-def undominated(offers: Sequence[Offer]) -> tuple[Offer, ...]:
-    """Offers without those that another one, taken once or several times, does for no more GPUs of any type.
-
-    >>> one, two = Fraction(1), Fraction(2)
-    >>> small, large = Offer(0, 0, (1,), (one, one), one, one), Offer(1, 0, (3,), (two, two), one, one)
-    >>> [offer.place for offer in undominated([small, large])]
-    [0]
-    """
-    kept: list[Offer] = []
-    order = sorted(offers, key=lambda one: (one.total_gpus, -sum(one.shares), one.tpot, one.place))
-    seen: set[tuple[int, tuple[int, ...], tuple[bool, ...], Fraction]] = set()
-    for offer in order:
-        # of one size, phase and speed only the first, which serves most, can matter
-        kind = (offer.demand, offer.gpus, tuple(share > 0 for share in offer.shares), offer.tpot)
-        if kind in seen:
-            continue
-        seen.add(kind)
-        if not any(_does(other, offer) for other in kept):
-            kept.append(offer)
-    return tuple(sorted(kept, key=lambda one: one.place))
-
-
-def _does(other: Offer, offer: Offer) -> bool:
-    if other.demand != offer.demand or other.tpot > offer.tpot:
-        return False
-    times = min(
-        (need // has for need, has in zip(offer.gpus, other.gpus, strict=True) if has),
-        default=0,
-    )
-    if times == 0:
-        return False
-    return all(times * has >= need for has, need in zip(other.shares, offer.shares, strict=True))
+    return Market(tuple(offers), phases, wanted, stock, costs)

@@ -29,7 +29,7 @@ class Room:
         Of the all-to-all.
     tokens_per_sequence
         Tokens of one GPU and step for each sequence of its data-parallel rank.
-    fixed_tokens
+    prompt_tokens
         Tokens of one GPU and step whatever the batch: a chunk of prefill.
     reserve, usable
         Bytes kept free, and bytes that may be used.
@@ -38,7 +38,7 @@ class Room:
     stages: tuple[Held, ...]
     buffers: Buffers
     tokens_per_sequence: float
-    fixed_tokens: float
+    prompt_tokens: float
     reserve: float
     usable: float
 
@@ -67,7 +67,7 @@ class Room:
 
     def buffer_bytes(self, sequences: int) -> float:
         """Buffers at so many sequences."""
-        return self.buffers.bytes(self.fixed_tokens + self.tokens_per_sequence * sequences)
+        return self.buffers.bytes(self.tokens_per_sequence * sequences, self.prompt_tokens)
 
     def _of(self, stage: Held, sequences: int) -> Memory:
         weights, experts, redundant, kv = stage

@@ -9,6 +9,7 @@ from moeopt.mesh.covering import Counts
 from moeopt.mesh.heuristics.megascale import megascale, not_apart
 from moeopt.mesh.heuristics.per_price import per_price
 from moeopt.mesh.heuristics.recipe import no_shapes, recipe
+from moeopt.mesh.heuristics.uniform import not_one_price, uniform
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import market_of
 from moeopt.mesh.plan import MeshPlan, plan_of
@@ -44,6 +45,7 @@ METHODS = (
     ),
     Method("recipe", _counted(recipe), "tensor parallel in the node, data parallel across", "baseline", no_shapes),
     Method("megascale", _counted(megascale), "attention and experts apart as published", "baseline", not_apart),
+    Method("uniform", _counted(uniform), "one configuration for each phase of each demand", "baseline", not_one_price),
     Method(
         "covering",
         _counted(purchase.by_tables),

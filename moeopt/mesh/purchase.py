@@ -13,8 +13,11 @@ from moeopt.mesh.market import Market, market_of
 
 def known_cost(market: Market) -> Fraction | None:
     """Cost of a plan that is found at once; ``None`` where none is."""
-    counts = per_price(market.pruned, enough=True)
-    return None if counts is None else cost_of(market, counts)
+    if "known" not in market.memo:
+        counts = per_price(market.pruned, enough=True)
+        market.memo["known"] = None if counts is None else cost_of(market, counts)
+    found: Fraction | None = market.memo["known"]
+    return found
 
 
 def cost_of(market: Market, counts: Counts) -> Fraction:

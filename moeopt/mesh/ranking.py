@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moeopt.mesh import dual
 from moeopt.mesh.config import Config
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import Market, Offer, configs_of, market_of, milliseconds, refusals
+from moeopt.mesh.shape import Shape
 from moeopt.mesh.verify import Evaluation
 from moeopt.percent import percent
 
 MOST_ROWS = 400
 """Usable configurations that are listed at most; of refused ones as many again."""
-Requests = dict[tuple[int, int], tuple[Fraction, int]]
+Requests = dict[tuple[int, int], tuple[float, int]]
 """Least price of what is wanted, and the configuration that has it, by demand and phase."""
 
 
@@ -39,48 +39,67 @@ def ranking(instance: MeshInstance, judged: Evaluation) -> list[dict[str, Any]]:
     for offer in market.offers:
         total = _request(market, offer, prices[offer.place], partners)
         best, best_place = _best(market, offer.demand, partners)
-        behind = None if total is None or not best else max(total / best - 1, Fraction(0))
+        behind = None if total is None or not best else max(total / best - 1, 0.0)
         config = configs[offer.place]
         row = _row(instance, offer.place, config)
-        row["behind"] = None if behind is None else float(behind)
+        row["behind"] = behind
         row["bought"] = config.key in bought
         row["why_not"] = ""
         if not row["bought"]:
             row["why_not"] = _why_not(instance, market, offer, behind, configs[best_place].label, judged)
-        key = (behind is None, behind or Fraction(0), offer.tpot, offer.total_gpus, offer.place)
+        key = (behind is None, behind or 0.0, offer.tpot, offer.total_gpus, offer.place)
         rows.append((key if instance.objective != "time" else (offer.tpot, *key), row))
     rows.sort(key=lambda one: one[0])
-    usable = [row for _, row in rows]
-    kept = usable[:MOST_ROWS] + [row for row in usable[MOST_ROWS:] if row["bought"]]
-    return kept + _refused(instance, {offer.place for offer in market.offers})
+    return _kept([row for _, row in rows], configs) + _refused(instance, {offer.place for offer in market.offers})
 
 
-def _prices_of_offers(instance: MeshInstance, market: Market) -> dict[int, Fraction]:
-    """What one replica costs: its price, and its GPUs at their shadow prices; GPUs where these say nothing."""
-    shadow = shadow_prices(instance)
-    costs = instance.objective in ("gpus", "price")
-    found = {}
-    for offer in market.offers:
-        price = offer.cost if costs else Fraction(0)
-        if shadow is not None:
-            price += shadow.gpu_price(offer)
-        found[offer.place] = price or Fraction(0)
-    if not any(found.values()):
-        return {offer.place: Fraction(offer.total_gpus) for offer in market.offers}
+def _kept(rows: list[dict[str, Any]], configs: Sequence[Config]) -> list[dict[str, Any]]:
+    """The best of every way to cut up so many GPUs, as far as there is room, and what was bought."""
+    seen, found, left = set(), [], MOST_ROWS
+    for row in rows:
+        kind = _kind(configs[row["config"]])
+        if not row["bought"]:
+            if kind in seen or not left:
+                continue
+            left -= 1
+        seen.add(kind)
+        found.append(row)
     return found
 
 
-def _partners(market: Market, prices: Mapping[int, Fraction]) -> Requests:
+def _kind(config: Config) -> tuple[Any, ...]:
+    """What is told apart in a list of shapes: not how many stages, redundant experts or micro-batches."""
+    shape, gpus = config.shape, tuple(sorted(config.gpus.items()))
+    if isinstance(shape, Shape):
+        return (config.demand, config.family, gpus, shape.tp, shape.ep, shape.kvp, config.name)
+    return (config.demand, config.family, gpus, config.name)
+
+
+def _prices_of_offers(instance: MeshInstance, market: Market) -> dict[int, float]:
+    """What one replica costs: its price, and its GPUs at their shadow prices; GPUs where these say nothing."""
+    shadow = shadow_prices(instance)
+    costs = instance.objective in ("gpus", "price")
+    gpus = [0.0] * len(market.stock) if shadow is None else [float(price) for price in shadow.gpus]
+    found = {}
+    for offer in market.offers:
+        price = float(offer.cost) if costs else 0.0
+        found[offer.place] = price + sum(need * one for need, one in zip(offer.gpus, gpus, strict=True))
+    if not any(found.values()):
+        return {offer.place: float(offer.total_gpus) for offer in market.offers}
+    return found
+
+
+def _partners(market: Market, prices: Mapping[int, float]) -> Requests:
     found: Requests = {}
     for offer in market.offers:
         for phase in market.phases:
-            if offer.shares[phase] > 0 and not _whole(market, offer):
-                price = prices[offer.place] / offer.shares[phase]
+            if offer.rounded[phase] > 0 and not _whole(market, offer):
+                price = prices[offer.place] / offer.rounded[phase]
                 known = found.get((offer.demand, phase))
                 if known is None or price < known[0]:
                     found[offer.demand, phase] = (price, offer.place)
         if _whole(market, offer):
-            price = prices[offer.place] / min(offer.shares[phase] for phase in market.phases)
+            price = prices[offer.place] / offer.rounded[market.phases[0]]
             known = found.get((offer.demand, -1))
             if known is None or price < known[0]:
                 found[offer.demand, -1] = (price, offer.place)
@@ -89,17 +108,17 @@ def _partners(market: Market, prices: Mapping[int, Fraction]) -> Requests:
 
 def _whole(market: Market, offer: Offer) -> bool:
     """Whether it serves every phase that is asked for."""
-    return all(offer.shares[phase] > 0 for phase in market.phases)
+    return all(offer.rounded[phase] > 0 for phase in market.phases)
 
 
-def _request(market: Market, offer: Offer, price: Fraction, partners: Requests) -> Fraction | None:
+def _request(market: Market, offer: Offer, price: float, partners: Requests) -> float | None:
     """Price of all that the demand wants where this offer serves what it can, with the best partner for the rest."""
     if _whole(market, offer):
-        return price / min(offer.shares[phase] for phase in market.phases)
-    total = Fraction(0)
+        return price / offer.rounded[market.phases[0]]
+    total = 0.0
     for phase in market.phases:
-        if offer.shares[phase] > 0:
-            total += price / offer.shares[phase]
+        if offer.rounded[phase] > 0:
+            total += price / offer.rounded[phase]
         elif (offer.demand, phase) in partners:
             total += partners[offer.demand, phase][0]
         else:
@@ -107,19 +126,19 @@ def _request(market: Market, offer: Offer, price: Fraction, partners: Requests) 
     return total
 
 
-def _best(market: Market, demand: int, partners: Requests) -> tuple[Fraction, int]:
+def _best(market: Market, demand: int, partners: Requests) -> tuple[float, int]:
     """The least price of what a demand wants, and the configuration that stands for it."""
     ways = []
     if (demand, -1) in partners:
         ways.append(partners[demand, -1])
     if all((demand, phase) in partners for phase in market.phases):
         parts = [partners[demand, phase] for phase in market.phases]
-        ways.append((sum((price for price, _ in parts), Fraction(0)), parts[-1][1]))
-    return min(ways, default=(Fraction(0), market.offers[0].place))
+        ways.append((sum(price for price, _ in parts), parts[-1][1]))
+    return min(ways, default=(0.0, market.offers[0].place))
 
 
 def _why_not(
-    instance: MeshInstance, market: Market, offer: Offer, behind: Fraction | None, best: str, judged: Evaluation
+    instance: MeshInstance, market: Market, offer: Offer, behind: float | None, best: str, judged: Evaluation
 ) -> str:
     if not market.fits(offer):
         needs = ", ".join(
@@ -134,8 +153,8 @@ def _why_not(
         if offer.shares[1] > 0 and offer.tpot < judged.objective:
             return "fast enough, but with it the stock does not serve what is wanted"
         return "not needed"
-    if behind > Fraction(1, 10**9):
-        return f"a request costs {percent(float(behind))} more than with {best}"
+    if behind > 1e-9:
+        return f"a request costs {percent(behind)} more than with {best}"
     return f"as cheap a request, but whole replicas of {offer.total_gpus} GPUs fit the rest less well"
 
 
@@ -147,7 +166,12 @@ def _row(instance: MeshInstance, place: int, config: Config) -> dict[str, Any]:
         "family": config.family,
         "label": config.label,
         "gpus": dict(config.gpus),
+        "redundant": config.shape.redundant,
         "batch": config.batch,
+        "chunk": config.chunk,
+        "draft": config.draft,
+        "overlap": config.overlap,
+        "kv": config.kv,
         "ttft_s": config.ttft_s,
         "tpot_s": config.tpot_s,
         "prefill_per_s": config.prefill_per_s,
@@ -160,11 +184,12 @@ def _row(instance: MeshInstance, place: int, config: Config) -> dict[str, Any]:
 
 
 def _refused(instance: MeshInstance, usable: set[int]) -> list[dict[str, Any]]:
-    rows = []
+    rows, seen = [], set()
     for place, config in enumerate(configs_of(instance)):
-        if place in usable:
+        if place in usable or _kind(config) in seen:
             continue
-        reasons = refusals(instance, config) or ["it serves no phase that is asked for"]
+        seen.add(_kind(config))
+        reasons = list(refusals(instance, place)) or ["it serves no phase that is asked for"]
         row = _row(instance, place, config) | {"behind": None, "bought": False, "why_not": "; ".join(reasons)}
         rows.append(((config.demand, config.tpot_s or float("inf"), config.total_gpus, place), row))
     rows.sort(key=lambda one: one[0])

@@ -28,6 +28,7 @@ def model_of(kind: type, title: str = "") -> type[BaseModel]:
     return model
 
 
+@cache
 def _fields(kind: type) -> list[Field[Any]]:
     return [field for field in fields(kind) if field.name not in LEFT_OUT.get(kind.__name__, ())]
 
@@ -70,7 +71,8 @@ def to_record(value: Any) -> Any:
 def from_record(kind: type[T], parsed: BaseModel) -> T:
     """The dataclass of a validated document; raises what its own checks raise."""
     hints = get_type_hints(kind)
-    values = {field.name: _built(hints[field.name], getattr(parsed, field.name)) for field in _fields(kind)}
+    known: type = kind
+    values = {field.name: _built(hints[field.name], getattr(parsed, field.name)) for field in _fields(known)}
     return kind(**values)
 
 

@@ -10,11 +10,13 @@ from moeopt.mesh import bounds, covering
 from moeopt.mesh.covering import Covering
 from moeopt.mesh.given import SERVES
 from moeopt.mesh.heuristics.per_price import per_price, theta_of
+from moeopt.mesh.heuristics.uniform import not_one_price, uniform
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import Market, configs_of, market_of
+from moeopt.mesh.plan import plan_of
 from moeopt.mesh.purchase import known_cost
 from moeopt.mesh.ranking import shadow_prices
-from moeopt.mesh.verify import Evaluation, wanted_rate
+from moeopt.mesh.verify import Evaluation, evaluate, wanted_rate
 
 WAYS = {
     "colocated": ("colocated",),
@@ -32,6 +34,27 @@ def families(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
 
     ``exact`` says whether that is the optimum for it; else it is the baseline's.
     """
+    used = sorted({pool.config.family for pool in judged.pools})
+    if "families" not in instance.memo:
+        instance.memo["families"] = _alone(instance)
+    return {"used": used, "alone": dict(instance.memo["families"]), "best": float(judged.objective)}
+
+
+def simplest(instance: MeshInstance) -> dict[str, Any] | None:
+    """The best plan with one configuration for each phase of each demand; ``None`` where there is none."""
+    if "simplest" not in instance.memo:
+        counts = None if not_one_price(instance) is not None else uniform(instance)
+        found = None
+        if counts is not None:
+            judged = evaluate(instance, plan_of(instance, counts))
+            pools = [[pool.config.label, pool.replicas] for pool in judged.pools]
+            found = {"objective": float(judged.objective), "pools": pools}
+        instance.memo["simplest"] = found
+    known: dict[str, Any] | None = instance.memo["simplest"]
+    return known
+
+
+def _alone(instance: MeshInstance) -> dict[str, Any]:
     configs, market = configs_of(instance), market_of(instance)
     found: dict[str, Any] = {}
     for way, names in WAYS.items():
@@ -40,8 +63,7 @@ def families(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
             continue
         some = market.among(offer for offer in market.offers if configs[offer.place].family in asked)
         found[way] = _value(instance, some)
-    used = sorted({pool.config.family for pool in judged.pools})
-    return {"used": used, "alone": found, "best": float(judged.objective)}
+    return found
 
 
 def _value(instance: MeshInstance, market: Market) -> dict[str, Any] | None:
@@ -88,12 +110,14 @@ def sensitivity(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
         if made is not None:
             found |= _curve(instance, made, judged)
         return found
-    found["at_rates"] = []
-    for factor in FACTORS:
-        cost, exact = least_cost(_scaled(market.pruned, factor))
-        row = {"factor": float(factor), "objective": None if cost is None else float(cost), "exact": exact}
-        found["at_rates"].append(row)
-    return found
+    if "at_rates" not in instance.memo:
+        instance.memo["at_rates"] = [_at_rate(market, factor) for factor in FACTORS]
+    return found | {"at_rates": list(instance.memo["at_rates"])}
+
+
+def _at_rate(market: Market, factor: Fraction) -> dict[str, Any]:
+    cost, exact = least_cost(_scaled(market.pruned, factor))
+    return {"factor": float(factor), "objective": None if cost is None else float(cost), "exact": exact}
 
 
 def _worth(instance: MeshInstance) -> dict[str, float] | None:
@@ -122,6 +146,5 @@ def _curve(instance: MeshInstance, made: Covering, judged: Evaluation) -> dict[s
 
 def _scaled(market: Market, factor: Fraction) -> Market:
     """The same offers where so many times as much is wanted."""
-    return market.among(
-        [replace(one, shares=(one.shares[0] / factor, one.shares[1] / factor)) for one in market.offers]
-    )
+    offers = [replace(one, shares=(one.shares[0] / factor, one.shares[1] / factor)) for one in market.offers]
+    return market.among(offers).as_pruned()

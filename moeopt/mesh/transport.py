@@ -25,15 +25,19 @@ TRANSPORTS = ("auto", "deepep-normal", "deepep-ll", "allgather", "nvl-domain", "
 
 @dataclass(frozen=True)
 class Buffers:
-    """Bytes on one GPU: ``base + tokens x slope``, tokens being those that it brings into one step."""
+    """Bytes on one GPU: ``base + tokens x slope + prompt_tokens x prompt_slope``, tokens of this GPU in one step.
+
+    Decoding and prefill have slopes of their own, as one replica may send either in its own way.
+    """
 
     transport: str
     base: float = 0.0
     slope: float = 0.0
+    prompt_slope: float = 0.0
 
-    def bytes(self, tokens: float) -> float:
-        """At so many tokens of this GPU in one step."""
-        return self.base + self.slope * tokens
+    def bytes(self, tokens: float, prompt_tokens: float = 0.0) -> float:
+        """At so many decoded tokens, and prompt tokens."""
+        return self.base + self.slope * tokens + self.prompt_slope * prompt_tokens
 
 
 def transport_of(shape: Shape, gpu: GpuType, asked: str = "auto") -> str:
@@ -102,15 +106,17 @@ def buffers_of(shape: Shape, llm: LlmFacts, gpu: GpuType, asked: str = "auto", *
     width, experts, top_k = int(llm.dispatch_width or 0), int(llm.experts or 0) + shape.redundant, int(llm.top_k or 1)
     twice = 2 if overlap else 1
     if transport == "allgather":
-        return Buffers(transport, 0.0, 2 * 2.0 * width * shape.ep * shape.moe_tp * twice)
+        gathered = 2 * 2.0 * width * shape.ep * shape.moe_tp * twice
+        return Buffers(transport, 0.0, gathered, gathered)
     received = 2.0 * width * min(top_k, shape.ep) * twice
     if transport in ("nvl-domain", "deepep-normal"):
-        return Buffers(transport, _normal(width, shape.ep, transport == "nvl-domain"), received)
+        return Buffers(transport, _normal(width, shape.ep, transport == "nvl-domain"), received, received)
     base, slope = _low_latency(experts, width)
     slope += experts * _received(width) * twice
     if transport == "deepep-both":
         base += _normal(width, shape.ep, inside=True)  # the network's part lies in the same registered buffer
-    return Buffers(transport, base, slope)
+        return Buffers(transport, base, slope, received)
+    return Buffers(transport, base, slope, slope)
 
 
 @lru_cache(maxsize=1024)

@@ -117,10 +117,10 @@ def faults(instance: MeshInstance, plan: MeshPlan) -> list[str]:
     return []
 
 
-def _by_key(instance: MeshInstance) -> dict[tuple[Any, ...], Config]:
+def _by_key(instance: MeshInstance) -> dict[tuple[Any, ...], int]:
     if "by_key" not in instance.memo:
-        instance.memo["by_key"] = {config.key: config for config in configs_of(instance)}
-    found: dict[tuple[Any, ...], Config] = instance.memo["by_key"]
+        instance.memo["by_key"] = {config.key: place for place, config in enumerate(configs_of(instance))}
+    found: dict[tuple[Any, ...], int] = instance.memo["by_key"]
     return found
 
 
@@ -129,15 +129,16 @@ def _known(instance: MeshInstance, pool: Pool, found: list[str]) -> Pool | None:
     config = pool.config
     if pool.replicas < 1:
         found.append(f"{config.label}: {pool.replicas} replicas, must be at least 1")
-    ours = _by_key(instance).get(config.key)
-    if ours is None:
+    place = _by_key(instance).get(config.key)
+    if place is None:
         found.append(f"{config.label} with batch {config.batch} is no configuration of this instance")
         return None
+    ours = configs_of(instance)[place]
     for field in fields(Config):
         theirs, known = getattr(config, field.name), getattr(ours, field.name)
         if config is not ours and not same(theirs, known):
             found.append(f"{config.label}: {field.name} = {theirs!r}, the instance says {known!r}")
-    found += [f"{ours.label}: {reason}" for reason in refusals(instance, ours)]
+    found += [f"{ours.label}: {reason}" for reason in refusals(instance, place)]
     return Pool(ours, pool.replicas)
 
 

@@ -28,12 +28,14 @@ def config(demand: int, family: Any, gpus: dict[str, int], rate: float, **more: 
 
 
 @st.composite
-def configs(draw: st.DrawFn, demands: int, types: list[str], families: tuple[str, ...]) -> list[Config]:
+def configs(
+    draw: st.DrawFn, demands: int, types: list[str], families: tuple[str, ...], per_family: int = 2
+) -> list[Config]:
     """Some of every family for every demand; now and then refused ones."""
     found = []
     for demand in range(demands):
         for family in families:
-            for count in range(draw(st.integers(1, 2))):
+            for count in range(draw(st.integers(1, per_family))):
                 used = draw(st.lists(st.sampled_from(types), min_size=1, max_size=2, unique=True))
                 gpus = {name: draw(st.integers(1, 4)) for name in used}
                 more: dict[str, Any] = {"name": f"{family}-{demand}-{count}"}
@@ -53,6 +55,7 @@ def instances(
     max_types: int = 2,
     max_demands: int = 2,
     most_gpus: int = 7,
+    per_family: int = 2,
 ) -> MeshInstance:
     """Any small purchase; it may be infeasible."""
     objective: Any = draw(st.sampled_from(objectives))
@@ -73,5 +76,5 @@ def instances(
         for place in range(count)
     ]
     families: tuple[Any, ...] = draw(st.sampled_from([FAMILIES, ("prefill", "decode"), ("decode",), ("colocated",)]))
-    listed = draw(configs(count, names, families))
+    listed = draw(configs(count, names, families, per_family))
     return MeshInstance(tuple(demands), tuple(gpus), objective, families, configs=tuple(listed))

@@ -180,6 +180,18 @@ def test_low_latency_buffers_are_those_of_the_library(tokens: int, ep: int, redu
     assert buffers_of(shape, llm, H800).bytes(tokens) == registered + tensor
 
 
+def test_one_replica_for_both_phases_sends_prompts_in_chunks() -> None:
+    """Low-latency room is for decoded tokens; a chunk of a prompt takes what normal mode receives."""
+    llm = find("deepseek-v3")
+    both, decode, prefill = (
+        buffers_of(Shape(role, "H800", dp=16, ep=16), llm, H800) for role in ("colocated", "decode", "prefill")
+    )
+    assert both.transport == "deepep-both"
+    assert both.bytes(64) > decode.bytes(64)
+    assert both.bytes(0, 8192) - both.bytes(0) == prefill.bytes(0, 8192) - prefill.bytes(0)
+    assert both.bytes(64, 8192) < 5e9
+
+
 def test_transport_that_is_unknown_is_refused() -> None:
     with pytest.raises(InstanceError, match="transport = pigeon: is not one of auto, deepep-normal"):
         transport_of(Shape("decode", "H800", ep=8, dp=8), H800, "pigeon")

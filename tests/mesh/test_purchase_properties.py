@@ -1,7 +1,7 @@
 """What holds for every method of the mesh: the list of laws, looped over all that are registered.
 
 Struck from the list: one more replica of a baseline may cost more than none, so ``an extra free choice never hurts`` is
-tested for the exact methods. ``exact`` starts a solver's process and is tried on one example in ten.
+tested for the exact methods. ``exact`` starts a solver's process and is tried on one example in twenty.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ from moeopt.result import Result, Status
 from tests.mesh import oracle, strategies
 
 ROOT = Path(__file__).parents[2]
+few = settings(max_examples=12)
+MOST = 4
+"""Replicas of a configuration that the oracle tries at most."""
 
 
 def applicable(instance: MeshInstance) -> Iterator[str]:
     for name, method in METHODS.items():
-        quick = name != "exact" or int(instance.sha256, 16) % 10 == 0
+        quick = name != "exact" or int(instance.sha256, 16) % 20 == 0
         if quick and method.claim != "plug-in" and method.applies(instance) is None:
             note(f"method {name}")
             yield name
@@ -47,6 +50,7 @@ def again(instance: MeshInstance, **changes: Any) -> MeshInstance:
     return replace(instance, **changes)
 
 
+@few
 @given(strategies.instances())
 def test_every_plan_is_accepted_and_its_figures_are_the_referee_s(instance: MeshInstance) -> None:
     for _, result in solved(instance):
@@ -65,6 +69,7 @@ def test_every_plan_is_accepted_and_its_figures_are_the_referee_s(instance: Mesh
         result.to_json()
 
 
+@few
 @given(strategies.instances(), st.data())
 def test_damaged_plans_are_refused(instance: MeshInstance, data: st.DataObject) -> None:
     result = mesh.solve(instance, method="per_price")
@@ -88,6 +93,7 @@ def test_damaged_plans_are_refused(instance: MeshInstance, data: st.DataObject) 
             mesh.evaluate(instance, MeshPlan((*rest, Pool(pool.config, 100))))
 
 
+@few
 @given(strategies.instances())
 def test_bounds_lie_below_every_plan_and_certificates_hold(instance: MeshInstance) -> None:
     for _, result in solved(instance):
@@ -98,6 +104,7 @@ def test_bounds_lie_below_every_plan_and_certificates_hold(instance: MeshInstanc
         assert mesh.recheck(instance, certificate.get("certified", certificate)) == []
 
 
+@few
 @given(strategies.instances(objectives=("gpus", "price", "goodput")))
 def test_certificates_that_claim_more_are_refused(instance: MeshInstance) -> None:
     result = mesh.solve(instance)
@@ -110,31 +117,26 @@ def test_certificates_that_claim_more_are_refused(instance: MeshInstance) -> Non
     assert mesh.recheck(instance, {**certificate, "value": str(worse)})
 
 
-@settings(max_examples=40)
-@given(strategies.instances())
+@few
+@given(strategies.instances(most_gpus=6, per_family=1))
 def test_exact_methods_equal_trying_everything(instance: MeshInstance) -> None:
-    found = oracle.best(instance, 4)
-    deepest = oracle.best(instance, 5) if found is None else found  # deeper where four replicas are too few
+    found = oracle.best(instance, MOST)
     for name in ("covering", "auto", "exact"):
-        if METHODS[name].applies(instance) is not None or (name == "exact" and int(instance.sha256, 16) % 4):
+        if METHODS[name].applies(instance) is not None or (name == "exact" and int(instance.sha256, 16) % 6):
             continue
         result = mesh.solve(instance, method=name)
         if result.objective is None:
-            assert deepest is None, (name, deepest)
+            assert found is None
             continue
         assert result.status is Status.OPTIMAL
         if found is not None:
             assert result.objective <= float(found[0]) * (1 + 1e-12)
-        if enough_tried(instance, result):
+        if all(pool.replicas <= MOST for pool in result.plan.pools):  # it is among those that were tried
             assert found is not None and result.objective == pytest.approx(float(found[0]), rel=1e-12)
             assert result.solution is not None and result.solution["total_gpus"] == found[1]
 
 
-def enough_tried(instance: MeshInstance, result: Result) -> bool:
-    """Whether the plan is among those that were tried."""
-    return all(pool.replicas <= 4 for pool in result.plan.pools)
-
-
+@few
 @given(strategies.instances())
 def test_heuristics_are_never_better_than_the_optimum(instance: MeshInstance) -> None:
     best = mesh.solve(instance)
@@ -146,6 +148,7 @@ def test_heuristics_are_never_better_than_the_optimum(instance: MeshInstance) ->
             assert result.objective >= best.objective * (1 - 1e-6)
 
 
+@few
 @given(strategies.instances())
 def test_prices_prove_no_more_than_tables_do(instance: MeshInstance) -> None:
     from moeopt.mesh import bounds, dual
@@ -164,6 +167,7 @@ def test_prices_prove_no_more_than_tables_do(instance: MeshInstance) -> None:
     assert prices.value <= Fraction(best.objective) * (1 + Fraction(1, 10**12))
 
 
+@few
 @given(strategies.instances(max_types=1, max_demands=1))
 def test_rate_and_gpus_agree(instance: MeshInstance) -> None:
     """The most that some GPUs serve needs just these GPUs, and they serve it."""
@@ -181,6 +185,7 @@ def test_rate_and_gpus_agree(instance: MeshInstance) -> None:
     assert back.solution is not None and back.solution["rate_per_s"] == rate
 
 
+@few
 @given(strategies.instances(objectives=("gpus", "price", "goodput")), st.data())
 def test_more_to_choose_from_never_hurts(instance: MeshInstance, data: st.DataObject) -> None:
     configs = instance.configs or ()
@@ -191,6 +196,7 @@ def test_more_to_choose_from_never_hurts(instance: MeshInstance, data: st.DataOb
         assert ours is not None and ours <= theirs * (1 + 1e-12)
 
 
+@few
 @given(strategies.instances(objectives=("gpus", "goodput", "time")))
 def test_one_more_gpu_never_hurts(instance: MeshInstance) -> None:
     gpus = tuple(gpu if gpu.stock is None else gpu.with_stock(gpu.stock + 1) for gpu in instance.gpus)
@@ -199,6 +205,7 @@ def test_one_more_gpu_never_hurts(instance: MeshInstance) -> None:
         assert after is not None and after <= before * (1 + 1e-12)
 
 
+@few
 @given(strategies.instances(objectives=("gpus", "price")), st.sampled_from([2, 5]))
 def test_rates_k_times_as_large_on_both_sides_change_nothing(instance: MeshInstance, factor: int) -> None:
     def scaled(rate: float | None) -> float | None:
@@ -215,6 +222,7 @@ def test_rates_k_times_as_large_on_both_sides_change_nothing(instance: MeshInsta
     assert mesh.solve(again(instance, demands=demands, configs=configs)).objective == mesh.solve(instance).objective
 
 
+@few
 @given(strategies.instances(), st.randoms(use_true_random=False))
 def test_the_order_of_configurations_does_not_matter(instance: MeshInstance, random: Any) -> None:
     configs = list(instance.configs or ())
@@ -222,6 +230,7 @@ def test_the_order_of_configurations_does_not_matter(instance: MeshInstance, ran
     assert mesh.solve(again(instance, configs=tuple(configs))).objective == mesh.solve(instance).objective
 
 
+@few
 @given(strategies.instances(), st.booleans())
 def test_written_and_read_is_the_same(instance: MeshInstance, named: bool) -> None:
     document = {**instance.to_dict(), "name": "x" if named else ""}
@@ -235,6 +244,7 @@ def test_written_and_read_is_the_same(instance: MeshInstance, named: bool) -> No
         MeshInstance.from_dict({**document, "schema": "moeopt/mesh-instance/2"})
 
 
+@settings(max_examples=6)
 @given(strategies.instances())
 def test_answers_are_steady_and_a_warm_start_never_ends_worse(instance: MeshInstance) -> None:
     before = instance.to_dict()
@@ -248,14 +258,11 @@ def test_answers_are_steady_and_a_warm_start_never_ends_worse(instance: MeshInst
 
 
 FRESH = """
-from tests.mesh.strategies import LLMS, config, gpu_type
 from moeopt import mesh
-configs = [config(0, "prefill", {"A": 8}, 10, name="P"), config(0, "decode", {"A": 2}, 10, name="D", tpot_s=0.05)]
-demand = mesh.demand_of(LLMS[0], (100, 10))
-for objective in ("goodput", "time"):
-    one = mesh.MeshInstance([demand], [gpu_type("A", 32)], objective, ("prefill", "decode"), configs=configs)
-    for method in ("per_price", "covering", "exact", "auto"):
-        print(mesh.solve(one, method=method).canonical().decode())
+from moeopt.mesh.document import load_instance
+for name in ("thirty", "two_types"):
+    for method in ("covering", "exact")[: 2 if name == "thirty" else 1]:
+        print(mesh.solve(load_instance(f"instances/tiny/mesh/{name}.json"), method=method).canonical().decode())
 """
 
 
@@ -264,11 +271,11 @@ def test_a_fresh_process_gives_the_same_bytes() -> None:
         subprocess.run(
             [sys.executable, "-c", FRESH],
             cwd=ROOT,
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            env={"PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
             check=True,
         )
         for seed in ("1", "2")
     ]
-    assert runs[0].stdout == runs[1].stdout and runs[0].stdout.count("\n") == 8
+    assert runs[0].stdout == runs[1].stdout and runs[0].stdout.count("\n") == 3

@@ -13,7 +13,7 @@ from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.front import front
 from moeopt.mesh.families.search import largest
-from moeopt.mesh.families.ways import redundancies
+from moeopt.mesh.families.ways import near, redundancies
 from moeopt.mesh.hardware import NODE_GPUS, GpuType
 from moeopt.mesh.memory import memory_apart
 from moeopt.mesh.shape import ApartShape
@@ -51,6 +51,8 @@ def instances(context: Context, gpu: GpuType, expert_gpu: GpuType) -> tuple[list
     `n_e` divides the experts with the fewest redundant ones.
     """
     llm, own, one = context.demand.llm, context.demand.numerics, context.instance
+    if gpu != expert_gpu and None in (gpu.network, expert_gpu.network):
+        return [], *np.zeros((3, 0), dtype=np.int64)
     sides = [side.stock if side.stock is not None else MOST_APART for side in (gpu, expert_gpu)]
     tps_a = [d for d in _degrees(gpu) if not tp_reasons(llm, d, own) and not dense_reasons(llm, d, own)]
     tps_e = [d for d in _degrees(expert_gpu) if not moe_tp_reasons(llm, d, own)]
@@ -59,7 +61,8 @@ def instances(context: Context, gpu: GpuType, expert_gpu: GpuType) -> tuple[list
     columns: list[Ints] = []
     for tp_a, tp_e, n_e in product(tps_a, tps_e, divisors(experts)):
         used = tp_e * n_e
-        room = min(sides[0] - (used if gpu.name == expert_gpu.name else 0), MOST_APART - used)
+        far = MOST_APART if gpu.network is not None else gpu.domain_gpus
+        room = min(sides[0] - (used if gpu.name == expert_gpu.name else 0), far - used)
         if used > sides[1] or room < tp_a:
             continue
         for extra in redundancies(one, experts, n_e)[:1]:
@@ -72,7 +75,7 @@ def instances(context: Context, gpu: GpuType, expert_gpu: GpuType) -> tuple[list
 
 def _degrees(gpu: GpuType) -> list[int]:
     """GPUs that one node of either side may have."""
-    return [d for d in divisors(NODE_GPUS) if d <= gpu.domain_gpus]
+    return [d for d in divisors(NODE_GPUS) if d <= near(gpu)]
 
 
 class _Memory:
@@ -183,9 +186,11 @@ def _config(context: Context, table: ApartTable, memory: _Memory, best: Best, ro
 
 def _refuse(context: Context, table: ApartTable, most: Floats, limit: float) -> Config:
     """One line for all instances: the one that comes nearest."""
+    tpot_s = None
     fits, least = np.flatnonzero(most >= 1), table.step(np.ones(len(table)))[0]
     if len(fits):
         row = int(fits[least[fits].argmin()])
+        tpot_s = float(least[row])
         rule = f"TPOT is {least[row] * 1e3:.4g} ms with one sequence a node, above {limit * 1e3:.4g} ms"
     else:
         row = len(table) - 1
@@ -193,4 +198,4 @@ def _refuse(context: Context, table: ApartTable, most: Floats, limit: float) -> 
     shape = table.shape(row)
     gpus = {shape.gpu: shape.attention_gpus}
     gpus[shape.expert_gpu] = gpus.get(shape.expert_gpu, 0) + shape.expert_gpus
-    return Config(context.place, "apart", shape, 0, gpus, reasons=(rule,))
+    return Config(context.place, "apart", shape, 0, gpus, tpot_s=tpot_s, reasons=(rule,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -41,8 +40,9 @@ class Mixed:
 
     With B sequences of a rank each step must prefill ``B y / O`` prompts (y tokens a step and sequence, O in all), so
     that a part ``rho`` of a rank's steps carries a portion. Ranks that step together take the long step when any of
-    them carries one, a part ``f = 1 - (1 - rho)^dp``; the mean step then has ``rho / f`` of the portion on each rank in
-    experts and communication, and the whole of it in the attention of one.
+    them carries one, a part ``f = 1 - (1 - rho)^dp``, and then have ``rho / f`` of the portion each in experts and
+    communication, and one the whole of it in attention. A pipeline of as many micro-batches as stages turns once in
+    ``pp`` times its longest one, for each waits for its own last stage: long with any, ``1 - (1 - rho)^(dp pp)``.
     """
 
     decoder: Decoder
@@ -71,8 +71,10 @@ class Mixed:
         """TPOT and TTFT."""
         decoder, own = self.decoder, self.decoder.own(batch)
         long, carried, busy = self._shares(batch, portion, beside, mean)
-        step = decoder.seconds(own, queries=draft + 1, dual=dual, beside=carried)
-        mixed = long * step + (1 - long) * decoder.seconds(own, queries=draft + 1, dual=dual)
+        cases = {window: np.stack([np.zeros_like(own), seconds]) for window, seconds in beside.items()}
+        both = Beside(cases, np.stack([np.zeros_like(own), carried.tokens]))
+        plain, step = decoder.seconds(own, queries=draft + 1, dual=dual, beside=both)
+        mixed = long * step + (1 - long) * plain
         more = draft * total_s(decoder.drafting(own)) if draft else 0.0
         align = together(decoder.table) if portion.prompts == 1 else 1.0
         first = (portion.rounds + decoder.table.pp - 1 + align / 2) * step
@@ -95,15 +97,12 @@ class Mixed:
     ) -> tuple[Floats, Beside, Floats]:
         """The part of steps that are long, what they carry, and the part of a rank's steps that carry something."""
         busy: Floats = np.minimum(self.busy(batch, portion, mean), 1.0)
-        long: Floats = 1 - (1 - busy) ** self.ranks.astype(np.float64)
+        ranks = np.where(together(self.decoder.table) > 0, self.decoder.table.dp, 1)
+        any_rank: Floats = 1 - (1 - busy) ** ranks
+        long: Floats = 1 - (1 - any_rank) ** self.decoder.table.pp
         with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.where(long > 0, busy / long, 1.0)
+            share = np.where(any_rank > 0, busy / any_rank, 1.0)
         return long, Beside(beside, portion.chunk * share), busy
-
-    @cached_property
-    def ranks(self) -> Ints:
-        """Ranks that step together."""
-        return np.where(together(self.decoder.table) > 0, self.decoder.table.dp, 1)
 
 
 def _judge(context: Context, table: Table) -> list[Config]:
@@ -133,7 +132,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
                 batch = largest(fits, most)
                 kept = np.maximum(batch, 1)
                 tpot, ttft = mixed.times(kept, *chosen)
-                rate = batch * table.dp / tpot
+                rate = batch * table.dp / tpot * context.launched(table, draft, overlap)
                 better = rate > best.rate * (1 + 1e-12)
                 if better.any():
                     parts = mixed.parts(kept, *chosen)
@@ -155,7 +154,8 @@ def _config(
     batch, draft, overlap = int(best.batch[row]), int(best.draft[row]), bool(best.overlap[row])
     room, chunk = rooms[draft, overlap], options[int(best.portion[row])].chunk
     if not batch:
-        return context.refuse("colocated", shape, _reasons(context, room, row, options, least), kv)
+        why, (tpot_s, ttft_s) = _reasons(context, room, row, options, least), least.tolist()
+        return context.refuse("colocated", shape, why, kv, ttft_s=ttft_s, tpot_s=tpot_s)
     bound, slo = binds(context, room, row, best), context.demand.slo
     if bound == "tpot" and slo.ttft_s is not None and best.ttft_s[row] > CLOSE * slo.ttft_s:
         bound = "ttft"
@@ -179,6 +179,7 @@ def _config(
         memory={shape.gpu: room.at(row, batch, chunk)},
         binds=bound,
         parts_s=best.parts_of(row),
+        legal_in=context.legal_in(table, row, draft, overlap),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +11,15 @@ import numpy as np
 from moeopt.cost.roofline import Numerics
 from moeopt.mesh.config import Config, Family
 from moeopt.mesh.families.room import Rooms
-from moeopt.mesh.families.ways import ways
+from moeopt.mesh.families.ways import Refused, ways
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.instance import Demand, MeshInstance
+from moeopt.mesh.legal import Use, legal_in, verdicts
 from moeopt.mesh.shape import Role, Shape
 from moeopt.mesh.step.numerics import served
-from moeopt.mesh.step.table import Setting, Table
+from moeopt.mesh.step.table import Bools, Setting, Table
+
+Shapes = Callable[["Context", GpuType], list[Shape]]
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,14 @@ class Context:
     place: int
     demand: Demand
 
-    def tables(self, role: Role) -> Iterator[tuple[Table, list[Config]]]:
+    def tables(self, role: Role, shapes_of: Shapes | None = None) -> Iterator[tuple[Table, list[Config]]]:
         """Shapes of this role for every type of GPU and format of the cache, and configurations of refused degrees."""
-        llm = self.demand.llm
         for gpu in self.instance.for_side(role):
-            shapes, refused = ways(self.instance, llm, gpu, role, self.demand.numerics)
+            refused: list[Refused] = []
+            if shapes_of is not None:
+                shapes = shapes_of(self, gpu)
+            else:
+                shapes, refused = ways(self.instance, self.demand, gpu, role)
             turned = [self.refuse(_family(role), one.shape, one.reasons) for one in refused]
             for numerics in self.numerics(gpu):
                 yield Table(self.setting(gpu, numerics), shapes), turned
@@ -40,6 +47,29 @@ class Context:
     def most_batch(self) -> int:
         """Sequences of a rank at most: one where the shortest time per token is asked."""
         return 1 if self.instance.objective == "time" else self.instance.most_batch
+
+    def use(self, table: Table, draft: int, overlap: bool) -> Use:
+        """How engines are asked to run shapes of this table."""
+        return Use(self.instance.transport, table.setting.numerics.kv, draft, overlap)
+
+    def legal_in(self, table: Table, row: int, draft: int = 0, overlap: bool = False) -> tuple[str, ...]:
+        """Engines that can launch a row."""
+        setting = table.setting
+        return legal_in(table.shapes[row], setting.llm, setting.gpu, self.use(table, draft, overlap))
+
+    def launched(self, table: Table, draft: int, overlap: bool) -> Bools:
+        """Rows that the instance's engine can launch so; all where none is asked."""
+        engine = self.instance.engine
+        if engine is None:
+            return np.ones(len(table), dtype=bool)
+        return np.array([engine in self.legal_in(table, row, draft, overlap) for row in range(len(table))], dtype=bool)
+
+    def _turned_down(self, table: Table, row: int) -> tuple[str, ...]:
+        """What the instance's engine has against a row, however it is run."""
+        setting = table.setting
+        said = verdicts(table.shapes[row], setting.llm, setting.gpu, self.use(table, 0, False))
+        engine = self.instance.engine
+        return tuple(f"{engine}: {fault}" for one in said if one.engine == engine for fault in one.faults)
 
     def rooms(self, table: Table, kept_tokens: int, *, draft: int = 0, overlap: bool = False) -> Rooms:
         """Memory of a table's rows."""
@@ -52,17 +82,21 @@ class Context:
             overlap=overlap,
         )
 
-    def fitting(self, role: Role, kept_tokens: int) -> Iterator[tuple[Table, list[Config]]]:
+    def fitting(
+        self, role: Role, kept_tokens: int, shapes_of: Shapes | None = None
+    ) -> Iterator[tuple[Table, list[Config]]]:
         """Shapes that hold at least one sequence, with what is refused: degrees, and shapes that are too small."""
-        for table, refused in self.tables(role):
+        for table, refused in self.tables(role, shapes_of):
             if not len(table):
                 yield table, refused
                 continue
             rooms, kv = self.rooms(table, kept_tokens), table.setting.numerics.kv
-            fits = rooms.most() > 0
-            for row in np.flatnonzero(~fits).tolist():
+            fits, engine = rooms.most() > 0, self.launched(table, 0, False)
+            for row in np.flatnonzero(~engine).tolist():
+                refused.append(self.refuse(_family(role), table.shapes[row], self._turned_down(table, row), kv))
+            for row in np.flatnonzero(engine & ~fits).tolist():
                 refused.append(self.refuse(_family(role), table.shapes[row], (rooms.reason(row),), kv))
-            rows = np.flatnonzero(fits).tolist()
+            rows = np.flatnonzero(engine & fits).tolist()
             yield Table(table.setting, [table.shapes[row] for row in rows]), refused
 
     def numerics(self, gpu: GpuType) -> list[Numerics]:
@@ -76,9 +110,20 @@ class Context:
         one = self.instance
         return Setting(self.demand.llm, gpu, numerics, one.imbalance, one.overhead_s, one.transport)
 
-    def refuse(self, family: Family, shape: Shape, reasons: tuple[str, ...], kv: str = "bf16") -> Config:
-        """A configuration that cannot be."""
-        return Config(self.place, family, shape, 0, {shape.gpu: shape.gpus}, kv=kv, reasons=reasons)
+    def refuse(
+        self,
+        family: Family,
+        shape: Shape,
+        reasons: tuple[str, ...],
+        kv: str = "bf16",
+        *,
+        ttft_s: float | None = None,
+        tpot_s: float | None = None,
+    ) -> Config:
+        """A configuration that cannot be; with the least times it has where it is too slow."""
+        first, each = (value if value and math.isfinite(value) else None for value in (ttft_s, tpot_s))
+        gpus = {shape.gpu: shape.gpus}
+        return Config(self.place, family, shape, 0, gpus, ttft_s=first, tpot_s=each, kv=kv, reasons=reasons)
 
 
 def _family(role: Role) -> Family:

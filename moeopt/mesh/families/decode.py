@@ -41,7 +41,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
             least = np.minimum(least, tpot(np.ones_like(most)))
             batch = largest(lambda b, tpot=tpot: tpot(b) <= limit, most)  # type: ignore[misc]
             seconds, parts = decoder.tpot(np.maximum(batch, 1), draft=draft, mean=mean, dual=overlap)
-            rate = batch * table.dp / seconds
+            rate = batch * table.dp / seconds * context.launched(table, draft, overlap)
             better = rate > best.rate * (1 + 1e-12)
             best.take(better, batch=batch, rate=rate, tpot_s=seconds, parts=parts)
             best.take(better, draft=draft, overlap=overlap, fit=fit)
@@ -54,7 +54,7 @@ def _config(
     shape, kv = table.shapes[row], table.setting.numerics.kv
     batch, draft, overlap = int(best.batch[row]), int(best.draft[row]), bool(best.overlap[row])
     if not batch:
-        return context.refuse("decode", shape, (late(context, least_s),), kv)
+        return context.refuse("decode", shape, (late(context, least_s),), kv, tpot_s=least_s)
     room, tokens = rooms[draft, overlap], float(best.rate[row])
     return Config(
         context.place,
@@ -71,6 +71,7 @@ def _config(
         memory={shape.gpu: room.at(row, batch)},
         binds=binds(context, room, row, best),
         parts_s=best.parts_of(row),
+        legal_in=context.legal_in(table, row, draft, overlap),
     )
 
 

@@ -28,14 +28,19 @@ def long_context(context: Context) -> list[Config]:
     memory, with or without hiding the merge of one sequence behind the attention of the next (HOP-B).
     """
     found: list[Config] = []
-    for gpu in context.instance.for_side("long"):
-        shapes = list(shapes_of(context, gpu))
-        for numerics in context.numerics(gpu) if shapes else ():
-            found += _judge(context, Table(context.setting(gpu, numerics), shapes))
+    for table, refused in context.fitting("long", context.demand.workload.kept_tokens, shapes_of):
+        found += refused
+        if len(table):
+            found += _judge(context, table)
     return found
 
 
-def shapes_of(context: Context, gpu: GpuType) -> Iterator[Shape]:
+def shapes_of(context: Context, gpu: GpuType) -> list[Shape]:
+    """Shapes of `every_shape` in a list."""
+    return list(every_shape(context, gpu))
+
+
+def every_shape(context: Context, gpu: GpuType) -> Iterator[Shape]:
     """Every grid of heads and tokens within a domain and the stock, every cut of FFNs over it or its heads' GPUs."""
     llm, own, one = context.demand.llm, context.demand.numerics, context.instance
     most = min(gpu.domain_gpus, gpu.stock if gpu.stock is not None else gpu.domain_gpus)
@@ -113,8 +118,9 @@ def _hidden(decoder: Decoder, limit: float, plain: Ints, most: Ints) -> Ints:
 def _config(context: Context, table: Table, rooms: Rooms, best: Best, row: int, least_s: float) -> Config:
     shape, kv, batch = table.shapes[row], table.setting.numerics.kv, int(best.batch[row])
     if not batch:
-        why = rooms.reason(row) if best.fit[row] < 1 else late(context, least_s)
-        return context.refuse("long", shape, (why,), kv)
+        if best.fit[row] < 1:
+            return context.refuse("long", shape, (rooms.reason(row),), kv)
+        return context.refuse("long", shape, (late(context, least_s),), kv, tpot_s=least_s)
     tokens = float(best.rate[row])
     return Config(
         context.place,
@@ -130,4 +136,5 @@ def _config(context: Context, table: Table, rooms: Rooms, best: Best, row: int, 
         memory={shape.gpu: rooms.at(row, batch)},
         binds=binds(context, rooms, row, best),
         parts_s=best.parts_of(row),
+        legal_in=context.legal_in(table, row),
     )

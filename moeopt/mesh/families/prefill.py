@@ -65,6 +65,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
     for place, portion in enumerate(options):
         for overlap in (False, True) if prefiller.ffn.overlaps.any() else (False,):
             fits = rooms[overlap].most(portion.chunk) >= portion.prompts
+            fits &= context.launched(table, 0, overlap)
             parts = prefiller.step(portion, dual=overlap)
             step = total_s(parts)
             service = step * portion.rounds
@@ -96,7 +97,8 @@ def _config(
 ) -> Config:
     shape, kv, workload = table.shapes[row], table.setting.numerics.kv, context.demand.workload
     if not best.rate[row] > 0:
-        return context.refuse("prefill", shape, (_reason(context, rooms[False], row, options, least_s),), kv)
+        why = _reason(context, rooms[False], row, options, least_s)
+        return context.refuse("prefill", shape, (why,), kv, ttft_s=least_s)
     rate, portion = float(best.rate[row]), options[int(best.portion[row])]
     return Config(
         context.place,
@@ -113,6 +115,7 @@ def _config(
         memory={shape.gpu: rooms[bool(best.overlap[row])].at(row, portion.prompts, portion.chunk)},
         binds="none" if context.demand.slo.ttft_s is None else "ttft",
         parts_s=best.parts_of(row),
+        legal_in=context.legal_in(table, row, 0, bool(best.overlap[row])),
     )
 
 

@@ -67,12 +67,12 @@ class Rooms:
         self.redundant = experts * table.redundant / max(int(llm.experts or 1), 1) / spread
         self.fixed = self.weights + self.experts + self.redundant
 
-        def buffers(ep: int, moe_tp: int, redundant: int) -> tuple[float, float]:
+        def buffers(ep: int, moe_tp: int, redundant: int) -> tuple[float, float, float]:
             shape = replace(table.shapes[0], ep=ep, moe_tp=moe_tp, redundant=redundant, ffn_gpus=None)
             one = buffers_of(shape, llm, gpu, setting.transport, overlap=overlap)
-            return one.base, one.slope
+            return one.base, one.slope, one.prompt_slope
 
-        self.base, self.slope = table.gather(buffers, table.ep, table.moe_tp, table.redundant)
+        self.base, self.slope, self.prompt_slope = table.gather(buffers, table.ep, table.moe_tp, table.redundant)
         share = table.tp * table.cp * table.kvp
         decodes = table.shapes[0].role != "prefill"
         self.tokens = ((1 + draft) / table.pp / share) if decodes else np.zeros(len(table))
@@ -81,7 +81,7 @@ class Rooms:
 
     def used(self, sequences: Floats | Ints, chunk: float = 0.0) -> Floats:
         """Bytes at so many sequences of each rank, and so many prompt tokens of a rank and step: (stages, rows)."""
-        buffers = self.base + self.slope * (self.chunk * chunk + self.tokens * sequences)
+        buffers = self.base + self.slope * self.tokens * sequences + self.prompt_slope * self.chunk * chunk
         result: Floats = self.fixed + self.kv * sequences + buffers + self.reserve
         return result
 
@@ -98,7 +98,8 @@ class Rooms:
 
     def at(self, row: int, sequences: float, chunk: float = 0.0) -> Memory:
         """Parts on the GPU that holds most."""
-        buffers = self.base[row] + self.slope[row] * (self.chunk[row] * chunk + self.tokens[row] * sequences)
+        buffers = self.base[row] + self.slope[row] * self.tokens[row] * sequences
+        buffers += self.prompt_slope[row] * self.chunk[row] * chunk
         stages = range(self.stages[row])
         stage = max(stages, key=lambda s: self.fixed[s, row] + self.kv[s, row] * sequences) if len(stages) > 1 else 0
         return Memory(

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from moeopt.cost.links import Link
 from moeopt.cost.operators import moe_ffn
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.shape import ApartShape, Shape
 from moeopt.mesh.step.communicate import bytes_of, copies_of, line_of, vector_bytes
-from moeopt.mesh.step.table import Floats, Ints, Setting, Table, kinds_of
-from moeopt.mesh.step.works import Works, attention_works, dense_works, head_works, roofline
+from moeopt.mesh.step.table import TINY, Floats, Ints, Setting, Table, kinds_of, noise_of
+from moeopt.mesh.step.works import Works, attention_works, dense_works, head_works, roofline, touched_by
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,9 @@ class ApartTable:
 
     Notes
     -----
-    Strength: model. With an expert a node and none shared it is `moeopt.cost.stage_times`, but that an expert nobody
-    selected is not read. A node of several experts receives a token once. Shared experts and dense layers are split
-    over an attention node, which adds an all-reduce. The busiest expert node has `imbalance` times the mean.
+    Strength: model. With an expert a node and none shared it is `moeopt.cost.stage_times`. A node of several experts
+    receives a token once. Shared experts and dense layers are split over an attention node, which adds an all-reduce.
+    The busiest expert node has `imbalance` times the mean, and what chance adds in a step.
     """
 
     def __init__(
@@ -81,7 +80,9 @@ class ApartTable:
             self.dense = dense_works(inner, int(llm.dense_width or 0)).take(node)
         lines = np.array([line_of(gpu, "all_reduce", one.tp_a) for one in self.nodes])[node].T
         self.fixed_a, self.slope_a = lines[0], lines[1] * vector_bytes(setting)
+        self.port_a, self.port_e = self.port(gpu), self.port(expert_gpu)
         figures = np.array([self._node(one.tp_e, one.n_e, one.redundant) for one in self.nodes])
+        self.chance = noise_of(setting, int(llm.experts or 0) + self.redundant, self.n_e)
         self.flops, self.read, self.copies, self.load, self.fixed_e, self.slope_e = figures[node].T
 
     def __len__(self) -> int:
@@ -111,15 +112,18 @@ class ApartTable:
         wide = int(llm.dispatch_width or 0) * 2.0
         return none.flops / n_e, one.bytes, copies, setting.imbalance.at(n_e, extra), fixed, slope * wide
 
-    @property
-    def near(self) -> bool:
-        """Whether all instances lie within one domain: one type of GPU, and no more of it."""
-        largest = int(self.gpus.sum(axis=0).max(initial=0))
-        return self.setting.gpu == self.expert_gpu and largest <= self.setting.gpu.domain_gpus
+    def port(self, gpu: GpuType) -> tuple[Floats, Floats]:
+        """Latency and bandwidth with which a GPU of one side reaches the other, row by row.
 
-    def port(self, gpu: GpuType) -> Link:
-        """What a GPU of one side reaches the other side with."""
-        return gpu.link(gpu.domain_gpus + (0 if self.near else 1))
+        Where one type of GPU does both and the instance fits a domain, both sides lie in it; else the network joins
+        them.
+        """
+        near = (self.gpus.sum(axis=0) <= gpu.domain_gpus) & (self.setting.gpu == self.expert_gpu)
+        inside = gpu.scale_up or gpu.network
+        outside = gpu.network or gpu.scale_up
+        assert inside is not None and outside is not None
+        alpha = np.where(near, inside.alpha_s, outside.alpha_s)
+        return alpha, np.where(near, inside.bytes_per_s, outside.bytes_per_s)
 
     def stages(self, batch: Floats | Ints) -> Stages:
         """Stages for `batch` sequences of each attention node in a micro-batch."""
@@ -131,25 +135,29 @@ class ApartTable:
             more = more + self._seconds(self.shared, own) + reduced
         first = {tokens: self._seconds(works, own) + more for tokens, works in self.attention.items()}
         every = own * self.n_a
-        received = every * self.copies / self.n_e * self.load
-        second = self._experts(every) + self.fixed_e + self.slope_e * received + overhead
+        busiest = every * self.load * self._chance(every)
+        received = busiest * self.copies / self.n_e
+        second = self._experts(every, busiest) + self.fixed_e + self.slope_e * received + overhead
         ways = []
         for size in bytes_of(int(self.setting.llm.dispatch_width or 0), self.setting.numerics):
-            port, other = self.port(self.setting.gpu), self.port(self.expert_gpu)
-            sending = port.alpha_s + own * self.copies * size / self.tp_a / port.bytes_per_s
-            ways.append(np.maximum(sending, other.alpha_s + received * size / self.tp_e / other.bytes_per_s))
+            sending = self.port_a[0] + own * self.copies * size / self.tp_a / self.port_a[1]
+            ways.append(np.maximum(sending, self.port_e[0] + received * size / self.tp_e / self.port_e[1]))
         return Stages(first, ways[0], second, ways[1])
 
     def _seconds(self, works: Works, own: Floats) -> Floats:
         return works.seconds(self.setting.gpu.machine, own)
 
-    def _experts(self, tokens: Floats) -> Floats:
+    def _chance(self, tokens: Floats) -> Floats:
+        """Busiest expert node of one step over the mean, beyond `load`."""
+        top_k = int(self.setting.llm.top_k or 1)
+        result: Floats = 1 + self.chance * np.sqrt(self.n_e / (top_k * np.maximum(tokens, TINY)))
+        return result
+
+    def _experts(self, tokens: Floats, busiest: Floats) -> Floats:
         """Seconds of the busiest node's experts for so many tokens of all attention nodes."""
         held, top_k = int(self.setting.llm.experts or 0) + self.redundant, int(self.setting.llm.top_k or 0)
-        with np.errstate(divide="ignore"):
-            touched = -np.expm1(tokens * np.log1p(-np.minimum(top_k / held, 1.0))) * held / self.n_e
-        flops = self.flops * tokens * self.load
-        return roofline(self.expert_gpu.machine, flops, self.read * touched, self.setting.numerics.ffn)
+        touched = touched_by(tokens, held, top_k, self.n_e)
+        return roofline(self.expert_gpu.machine, self.flops * busiest, self.read * touched, self.setting.numerics.ffn)
 
     def step(self, batch: Floats | Ints) -> tuple[Floats, Floats]:
         """Seconds of one step of all `m` micro-batches, and its parts as `moeopt.mesh.step.parts.PARTS` names them.
