@@ -109,7 +109,7 @@ def mesh(
     elif result.solution is not None:
         from moeopt.cli.mesh_words import show
 
-        show(result, instance, say)
+        show(result, instance, found.band, say)
     for note in result.notes:
         say.note(note)
     if to_file is not None and (result.solution is not None or to_file.lower().endswith(".json")):

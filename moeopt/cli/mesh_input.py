@@ -11,7 +11,9 @@ from moeopt.cli.mesh_options import Asked, Choice, Fleet, given
 from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
-    from moeopt.mesh import GpuType, MeshInstance, Workload
+    from moeopt.llm import LlmFacts
+    from moeopt.mesh import Demand, GpuType, Imbalance, MeshInstance, Workload
+    from moeopt.mesh.calibrated import Band
 
 INPUT, OUTPUT = 4000, 1000
 """Lengths where nothing is said: those that planners of the field compare by."""
@@ -28,6 +30,7 @@ class Question:
 
     instance: MeshInstance
     notes: tuple[str, ...] = ()
+    band: Band | None = None
 
 
 def from_document(path: str) -> Question:
@@ -42,7 +45,8 @@ def from_options(which: WhichLlm, fleet: Fleet, asked: Asked, choice: Choice) ->
     """An instance from options; every violation at once."""
     from moeopt.mesh import Demand, MeshInstance, Slo
 
-    check, notes = Violations(), []
+    check = Violations()
+    notes: list[str] = []
     llm = None
     with check.within():
         llm = which.facts()
@@ -60,14 +64,16 @@ def from_options(which: WhichLlm, fleet: Fleet, asked: Asked, choice: Choice) ->
         slo = Slo(ttft, tpot)
     rest: dict[str, Any] = {}
     with check.within():
-        rest = _choices(choice, fleet, llm, notes)
+        rest = _choices(choice, fleet, llm)
     check.raise_if_any()
     assert llm is not None and workload is not None and slo is not None
     numerics = rest.pop("numerics")
-    objective = asked.objective or _objective(asked, gpus, notes)
+    objective: Any = asked.objective or _objective(asked, gpus)
     demand = Demand(llm, workload, slo, numerics)
-    instance = MeshInstance((demand,), tuple(gpus), objective, name=llm.name, **rest)  # type: ignore[arg-type]
-    return Question(instance, tuple(notes))
+    band = None
+    if fleet.calibration is not None:
+        gpus, rest["overhead_s"], band = _calibrated(fleet.calibration, gpus, demand, notes)
+    return Question(MeshInstance((demand,), tuple(gpus), objective, name=llm.name, **rest), tuple(notes), band)
 
 
 def question(path: str | None, which: WhichLlm, fleet: Fleet, asked: Asked, choice: Choice) -> Question:
@@ -81,7 +87,26 @@ def question(path: str | None, which: WhichLlm, fleet: Fleet, asked: Asked, choi
     return from_document(path)
 
 
-def _objective(asked: Asked, gpus: list[GpuType], notes: list[str]) -> str:
+def _calibrated(
+    path: str, gpus: list[GpuType], demand: Demand, notes: list[str]
+) -> tuple[list[GpuType], float, Band | None]:
+    """GPUs with measured constants, seconds of launches of a layer, and the band of answers: the widest."""
+    from moeopt.calibrate import read_calibration
+    from moeopt.mesh.calibrated import calibrated
+    from moeopt.mesh.step.numerics import served
+
+    constants = read_calibration(path)
+    width = demand.llm.expert_width or demand.llm.dense_width or 1
+    made = []
+    for gpu in gpus:
+        numerics = served(demand.llm, gpu.machine, demand.numerics)
+        made.append(calibrated(gpu, constants, expert_width=width, numerics=numerics))
+        notes += made[-1].notes
+    band = max((one.band for one in made), key=lambda band: band.high / band.low)
+    return [one.gpu for one in made], max(one.overhead_s for one in made), band
+
+
+def _objective(asked: Asked, gpus: list[GpuType]) -> str:
     if asked.rate is None:
         return "goodput"
     if all(gpu.price is not None for gpu in gpus):
@@ -226,9 +251,8 @@ def _gpu_name(cluster: str) -> str:
     return str(found)
 
 
-def _choices(choice: Choice, fleet: Fleet, llm: Any, notes: list[str]) -> dict[str, Any]:
+def _choices(choice: Choice, fleet: Fleet, llm: LlmFacts | None) -> dict[str, Any]:
     from moeopt.cost.roofline import BF16, FP4, FP8
-    from moeopt.mesh import Imbalance
 
     check = Violations()
     found: dict[str, Any] = {"numerics": None}
@@ -254,17 +278,37 @@ def _choices(choice: Choice, fleet: Fleet, llm: Any, notes: list[str]) -> dict[s
         found["reserve_bytes"] = units.size("--reserve", fleet.reserve, check) or 0.0
     if fleet.roles is not None:
         found["sides"] = _sides(fleet.roles, check)
-    if choice.imbalance is not None and choice.loads is not None:
-        check.add("--imbalance", choice.imbalance, rule="says the same as --loads", fix="Give one of them")
-    elif choice.imbalance is not None:
-        if choice.imbalance == "even":
-            found["imbalance"] = Imbalance.even()
-        else:
-            ratio = units.numbers("--imbalance", choice.imbalance, check)[0]
-            with check.within():
-                found["imbalance"] = Imbalance(f"{ratio:g}, as asked", ((2, 0, ratio),))
+    with check.within():
+        uneven = _imbalance(choice, llm)
+        if uneven is not None:
+            found["imbalance"] = uneven
     check.raise_if_any()
     return found
+
+
+def _imbalance(choice: Choice, llm: LlmFacts | None) -> Imbalance | None:
+    """How uneven ranks are, where that is asked."""
+    from moeopt.mesh import Imbalance
+
+    check = Violations()
+    if choice.imbalance is not None and choice.loads is not None:
+        check.add("--imbalance", choice.imbalance, rule="says the same as --loads", fix="Give one of them")
+        check.raise_if_any()
+    if choice.loads is not None:
+        from moeopt.report.imbalance import imbalance_table
+        from moeopt.workload import read_loads
+
+        table = read_loads(choice.loads)
+        return imbalance_table(table.loads, source=choice.loads, experts=None if llm is None else llm.experts)
+    if choice.imbalance is None:
+        return None
+    if choice.imbalance == "even":
+        return Imbalance.even()
+    if choice.imbalance in ("mixed", "one-domain"):
+        return Imbalance.shipped(choice.imbalance)
+    ratio = units.numbers("--imbalance", choice.imbalance, check)[0]
+    check.raise_if_any()
+    return Imbalance(f"{ratio:g}, as asked", ((2, 0, ratio),))
 
 
 def _sides(text: str, check: Violations) -> dict[str, str]:

@@ -163,7 +163,9 @@ class Choice:
     imbalance: Annotated[
         str | None,
         typer.Option(
-            "--imbalance", help="Instead: the busiest rank over the mean, as 1.2, or even.", rich_help_panel=CHOICE
+            "--imbalance",
+            help="Instead: the busiest rank over the mean, as 1.2; even; or shipped loads: mixed, one-domain.",
+            rich_help_panel=CHOICE,
         ),
     ] = None
     drafts: Annotated[

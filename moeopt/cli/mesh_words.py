@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +14,11 @@ from moeopt.percent import percent
 
 if TYPE_CHECKING:
     from moeopt.mesh import MeshInstance
+    from moeopt.mesh.calibrated import Band
     from moeopt.result import Result
 
+FAMILIAR = 100
+"""Columns where there is no terminal."""
 FEW, MANY = 8, 40
 """Runners-up that are listed, and with ``--verbose``."""
 BINDS = {
@@ -27,21 +33,26 @@ WAYS = {"colocated": "colocated", "pools": "prefill and decode pools", "apart": 
         "long": "cache split over tokens"}  # fmt: skip
 
 
-def show(result: Result, instance: MeshInstance, say: Say) -> None:
-    """One answer first; then what it rests on, and the runners-up."""
+def show(result: Result, instance: MeshInstance, band: Band | None, say: Say) -> None:
+    """One answer first; then what it rests on, how to launch it, and the runners-up."""
+    from moeopt.mesh.calibrated import UNCALIBRATED
+
     solution = result.solution
     assert solution is not None and result.objective is not None and result.lower_bound is not None
     if say.quiet:
         return
     say.show(_pools(solution))
-    lines = [*_served(solution), *_gpus(solution), *_families(result, solution), *_bound(result)]
-    lines += _launch(instance, solution, say.verbose)
-    say.show("\n".join(f"{name:<12} {text}" for name, text in lines))
+    lines = [*_served(solution, band or UNCALIBRATED, given=instance.configs is not None), *_gpus(solution)]
+    lines += [*_families(result, solution), *_simpler(result, instance), *_bound(result)]
+    wide = shutil.get_terminal_size((FAMILIAR, 24)).columns
+    for name, text in lines:
+        say.line(textwrap.fill(f"{name:<12} {text}", wide, subsequent_indent=" " * 13, break_on_hyphens=False))
     say.line("")
     say.show(_ranking(solution, MANY if say.verbose else FEW))
     refused = [row for row in solution["ranking"] if row["behind"] is None]
     if refused:
         say.line(_refused(refused))
+    _launch(solution, say)
 
 
 def seconds(value: float | None) -> str:
@@ -99,14 +110,18 @@ def _used(memory: Mapping[str, float]) -> float:
     return sum(memory[part] for part in ("weights", "experts", "redundant", "kv", "buffers", "reserve"))
 
 
-def _served(solution: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _served(solution: Mapping[str, Any], band: Band, *, given: bool) -> list[tuple[str, str]]:
     found = []
     for demand in solution["demands"]:
         name = f"{demand['llm']}: " if len(solution["demands"]) > 1 else ""
-        text = f"{name}{rate(demand['rate_per_s'])} requests/s, {rate(demand['output_tokens_per_s'])} output tokens/s"
+        tokens = demand["output_tokens_per_s"]
+        text = f"{name}{rate(demand['rate_per_s'])} requests/s, {rate(tokens)} output tokens/s"
         if demand["wanted_per_s"] is not None:
             text += f" ({rate(demand['wanted_per_s'])} requests/s wanted)"
         found.append(("serves", text))
+        if not given:
+            low, high = rate(tokens * band.low), rate(tokens * band.high)
+            found.append(("band", f"{low} to {high} output tokens/s: {band.source}"))
         levels = []
         for what, value, level in (
             ("TTFT", demand["ttft_s"], demand["ttft_slo_s"]),
@@ -154,14 +169,36 @@ def _bound(result: Result) -> list[tuple[str, str]]:
     return [("objective", text), ("method", f"{result.method}, {result.runtime_s:.2f} s")]
 
 
-def _launch(instance: MeshInstance, solution: Mapping[str, Any], verbose: bool) -> list[tuple[str, str]]:
-    """Commands of the first engine that launches each pool."""
-    from moeopt.cli.mesh_launch import commands
+def _simpler(result: Result, instance: MeshInstance) -> list[tuple[str, str]]:
+    """One configuration a phase, where the optimum mixes several."""
+    assert result.solution is not None and result.objective is not None
+    kinds = [(pool["llm"], pool["config"]["family"]) for pool in result.solution["pools"]]
+    if len(set(kinds)) == len(kinds) or result.method == "uniform":
+        return []
+    from moeopt.errors import NotApplicable
+    from moeopt.mesh import PROBLEM
 
-    found = []
-    for label, engine, line in commands(instance, solution, every=verbose):
-        found.append(("launch", f"{label}: {engine}: {line}" if engine else f"{label}: {line}"))
-    return found
+    try:
+        simple = PROBLEM.solve(instance, method="uniform")
+    except NotApplicable:
+        return []
+    if simple.solution is None or simple.objective is None:
+        return []
+    pools = " + ".join(f"{pool['replicas']:,} x {pool['label']}" for pool in simple.solution["pools"])
+    behind = percent(simple.objective / result.objective - 1) if result.objective else "0 %"
+    return [("simpler", f"{pools}: {behind} more {result.unit} (--method uniform)")]
+
+
+def _launch(solution: Mapping[str, Any], say: Say) -> None:
+    """Commands that launch each pool, the first engine that can, or with ``--verbose`` each."""
+    say.line("")
+    for pool in solution["pools"]:
+        flags = pool["engines"]["flags"]
+        if not flags:
+            why = "; ".join(f"{engine}: {reason}" for engine, reason in pool["engines"]["why_not"].items())
+            say.line(f"{pool['label']}: paper only" + (f" ({why})" if say.verbose and why else ""))
+        for engine, line in list(flags.items())[: None if say.verbose else 1]:
+            say.line(f"{pool['label']}, {engine}:\n  {line}")
 
 
 def _ranking(solution: Mapping[str, Any], most: int) -> Any:
@@ -201,6 +238,6 @@ def _refused(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many configurations cannot be used, and the kinds of reasons by how often they come."""
     from collections import Counter
 
-    reasons = Counter(row["why_not"].split(";")[0].split(":")[0] for row in rows)
+    reasons = Counter(re.sub(r"[0-9][0-9.,]*", "...", row["why_not"].split(";")[0].split(":")[0]) for row in rows)
     shown = "; ".join(f"{reason} ({many:,})" for reason, many in reasons.most_common(3))
     return f"{count(len(rows), 'configuration')} cannot be used: {shown}; --json has every reason"
