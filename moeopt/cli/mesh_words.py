@@ -207,7 +207,7 @@ def _ranking(solution: Mapping[str, Any], most: int) -> Any:
     rows.columns[-1].justify = "left"
     rows.columns[-1].no_wrap = False
     for row in _distinct(solution["ranking"])[:most]:
-        gpus = ", ".join(f"{many:,}" for many in row["gpus"].values())
+        gpus = ", ".join(f"{many:,} {name}" for name, many in row["gpus"].items())
         each = row["tokens_per_s_gpu"]
         rows.add_row(
             row["label"],
