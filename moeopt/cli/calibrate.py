@@ -203,7 +203,8 @@ def _accuracy(found: Replay, say: Say) -> None:
     if found.regret is not None:
         say.show(
             f"choice: {found.regret:.3f} of the best measured tokens/s/GPU, median of {found.questions:,} questions; "
-            f"{found.regret_worst:.3f} at worst"
+            f"mean {found.regret_mean:.3f}, {found.regret_worst:.3f} at worst; always the fewest GPUs: mean "
+            f"{found.fewest_mean:.3f}"
         )
     for reason, number in found.refused.items():
         say.note(f"{number:,} not answered: {reason}")
