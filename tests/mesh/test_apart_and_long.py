@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from moeopt.cost import IB_ALPHA_S, LINK_ALPHA_S, Link, helix_decode, helix_sequences, stage_times
+from moeopt.cost import IB_ALPHA_S, LINK_ALPHA_S, Link, helix_decode, helix_sequences, normal_max_over_mean, stage_times
 from moeopt.cost.helix import Split
 from moeopt.cost.roofline import BF16, FP4, Numerics
 from moeopt.llm import LlmFacts, find
@@ -104,7 +104,9 @@ def test_the_busiest_expert_node_sets_the_pace() -> None:
     )
     slow, fast = (one.stages(np.array([600.0])) for one in (uneven, even))
     overhead = 1e-5
-    assert slow.expert_s[0] - overhead == pytest.approx(1.5 * (fast.expert_s[0] - overhead), rel=1e-9)
+    spread = (15 / 16 * 12 / 15) ** 0.5
+    load = 1.5 * normal_max_over_mean(units=16, mean=600 * 12 * 4 / 16, spread=spread)
+    assert slow.expert_s[0] - overhead == pytest.approx(load * (fast.expert_s[0] - overhead), rel=1e-9)
     assert slow.dispatch_s[0] > fast.dispatch_s[0]
 
 

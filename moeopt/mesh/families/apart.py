@@ -13,7 +13,7 @@ from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.front import front
 from moeopt.mesh.families.search import largest
-from moeopt.mesh.families.ways import redundancies
+from moeopt.mesh.families.ways import near, redundancies
 from moeopt.mesh.hardware import NODE_GPUS, GpuType
 from moeopt.mesh.memory import memory_apart
 from moeopt.mesh.shape import ApartShape
@@ -75,7 +75,7 @@ def instances(context: Context, gpu: GpuType, expert_gpu: GpuType) -> tuple[list
 
 def _degrees(gpu: GpuType) -> list[int]:
     """GPUs that one node of either side may have."""
-    return [d for d in divisors(NODE_GPUS) if d <= gpu.domain_gpus]
+    return [d for d in divisors(NODE_GPUS) if d <= near(gpu)]
 
 
 class _Memory:

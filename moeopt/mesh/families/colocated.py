@@ -71,8 +71,10 @@ class Mixed:
         """TPOT and TTFT."""
         decoder, own = self.decoder, self.decoder.own(batch)
         long, carried, busy = self._shares(batch, portion, beside, mean)
-        step = decoder.seconds(own, queries=draft + 1, dual=dual, beside=carried)
-        mixed = long * step + (1 - long) * decoder.seconds(own, queries=draft + 1, dual=dual)
+        cases = {window: np.stack([np.zeros_like(own), seconds]) for window, seconds in beside.items()}
+        both = Beside(cases, np.stack([np.zeros_like(own), carried.tokens]))
+        plain, step = decoder.seconds(own, queries=draft + 1, dual=dual, beside=both)
+        mixed = long * step + (1 - long) * plain
         more = draft * total_s(decoder.drafting(own)) if draft else 0.0
         align = together(decoder.table) if portion.prompts == 1 else 1.0
         first = (portion.rounds + decoder.table.pp - 1 + align / 2) * step

@@ -32,8 +32,9 @@ def ways(instance: MeshInstance, demand: Demand, gpu: GpuType, role: Role) -> tu
     """Shapes of replicas that break no rule, and refused degrees.
 
     Stages have a divisor of a server's GPUs, or whole servers; any number where there are fewer GPUs than a server's.
-    Attention has any TP that divides the heads, within a domain; experts any EP for which slots divide evenly, each
-    expert whole, or split within a domain. Pipelines have stages within a server. Strength: exact enumeration of these.
+    Attention has any TP that divides the heads, within a domain or server; experts any EP for which slots divide
+    evenly, each expert whole, or split within a domain or server. Pipelines have stages within a server; long prompts
+    are split over any number of GPUs within a domain or server. Strength: exact enumeration of these.
     """
     llm, numerics = demand.llm, demand.numerics
     long = role == "prefill" and demand.workload.computed_tokens >= LONG_PROMPT
@@ -52,6 +53,11 @@ def ways(instance: MeshInstance, demand: Demand, gpu: GpuType, role: Role) -> tu
     return shapes, _refused(llm, gpu, role, numerics, most)
 
 
+def near(gpu: GpuType) -> int:
+    """GPUs that tensor groups may span: a domain, or a server whose GPUs reach each other by the network or PCIe."""
+    return gpu.domain_gpus if gpu.network is None else max(gpu.domain_gpus, gpu.node_gpus)
+
+
 def _fills(size: int, most: int, gpu: GpuType) -> bool:
     """Whether stages of so many GPUs leave none of a server over."""
     node = gpu.node_gpus
@@ -62,14 +68,14 @@ def _stage(
     instance: MeshInstance, llm: LlmFacts, gpu: GpuType, role: Role, size: int, numerics: Numerics | None, long: bool
 ) -> Iterator[Shape]:
     for tp in divisors(size):
-        if tp > gpu.domain_gpus or tp_reasons(llm, tp, numerics) or (llm.dense and tp < size and not long):
+        if tp > near(gpu) or tp_reasons(llm, tp, numerics) or (llm.dense and tp < size and not long):
             continue
         split = [1, tp] if llm.dense_layers or llm.shared_experts else [tp]
         widths = [degree for degree in dict.fromkeys(split) if not dense_reasons(llm, degree, numerics)]
         if llm.dense:
             widths = [degree for degree in widths if degree == tp]
         for moe_tp in [1] if llm.dense else divisors(size):
-            if moe_tp > 1 and (size > gpu.domain_gpus or moe_tp_reasons(llm, moe_tp, numerics)):
+            if moe_tp > 1 and (size > near(gpu) or moe_tp_reasons(llm, moe_tp, numerics)):
                 continue
             ep = 1 if llm.dense else size // moe_tp
             splits = divisors(size // tp) if long else [1]
@@ -77,7 +83,7 @@ def _stage(
             for extra in [0] if llm.dense else redundancies(instance, int(llm.experts or 0), ep):
                 grid = [(dense_tp, cp) for dense_tp in widths for cp in splits]
                 for dense_tp, cp in grid:
-                    if tp * cp > gpu.domain_gpus:
+                    if tp * cp > near(gpu):
                         continue
                     yield Shape(
                         role,
@@ -110,7 +116,7 @@ def redundancies(instance: MeshInstance, experts: int, ep: int) -> list[int]:
 
 def _refused(llm: LlmFacts, gpu: GpuType, role: Role, numerics: Numerics | None, most: int) -> list[Refused]:
     found = []
-    for tp in range(2, min(gpu.domain_gpus, most) + 1):
+    for tp in range(2, min(near(gpu), most) + 1):
         reasons = tp_reasons(llm, tp, numerics)
         if reasons and _fills(tp, most, gpu):
             ep = 1 if llm.dense else tp
@@ -118,7 +124,7 @@ def _refused(llm: LlmFacts, gpu: GpuType, role: Role, numerics: Numerics | None,
             found.append(Refused(shape, tuple(f"tp = {tp}: {reason}" for reason in reasons)))
     if llm.dense:
         return found
-    for moe_tp in range(2, min(gpu.domain_gpus, most) + 1):
+    for moe_tp in range(2, min(near(gpu), most) + 1):
         reasons = moe_tp_reasons(llm, moe_tp, numerics)
         if reasons and _fills(moe_tp, most, gpu):
             shape = Shape(role, gpu.name, dp=moe_tp, moe_tp=moe_tp)

@@ -11,7 +11,7 @@ from moeopt.cost.operators import moe_ffn
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.shape import ApartShape, Shape
 from moeopt.mesh.step.communicate import bytes_of, copies_of, line_of, vector_bytes
-from moeopt.mesh.step.table import Floats, Ints, Setting, Table, kinds_of
+from moeopt.mesh.step.table import TINY, Floats, Ints, Setting, Table, kinds_of, noise_of
 from moeopt.mesh.step.works import Works, attention_works, dense_works, head_works, roofline, touched_by
 
 
@@ -51,7 +51,7 @@ class ApartTable:
     -----
     Strength: model. With an expert a node and none shared it is `moeopt.cost.stage_times`. A node of several experts
     receives a token once. Shared experts and dense layers are split over an attention node, which adds an all-reduce.
-    The busiest expert node has `imbalance` times the mean.
+    The busiest expert node has `imbalance` times the mean, and what chance adds in a step.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class ApartTable:
         self.fixed_a, self.slope_a = lines[0], lines[1] * vector_bytes(setting)
         self.port_a, self.port_e = self.port(gpu), self.port(expert_gpu)
         figures = np.array([self._node(one.tp_e, one.n_e, one.redundant) for one in self.nodes])
+        self.chance = noise_of(setting, int(llm.experts or 0) + self.redundant, self.n_e)
         self.flops, self.read, self.copies, self.load, self.fixed_e, self.slope_e = figures[node].T
 
     def __len__(self) -> int:
@@ -134,8 +135,9 @@ class ApartTable:
             more = more + self._seconds(self.shared, own) + reduced
         first = {tokens: self._seconds(works, own) + more for tokens, works in self.attention.items()}
         every = own * self.n_a
-        received = every * self.copies / self.n_e * self.load
-        second = self._experts(every) + self.fixed_e + self.slope_e * received + overhead
+        busiest = every * self.load * self._chance(every)
+        received = busiest * self.copies / self.n_e
+        second = self._experts(every, busiest) + self.fixed_e + self.slope_e * received + overhead
         ways = []
         for size in bytes_of(int(self.setting.llm.dispatch_width or 0), self.setting.numerics):
             sending = self.port_a[0] + own * self.copies * size / self.tp_a / self.port_a[1]
@@ -145,12 +147,17 @@ class ApartTable:
     def _seconds(self, works: Works, own: Floats) -> Floats:
         return works.seconds(self.setting.gpu.machine, own)
 
-    def _experts(self, tokens: Floats) -> Floats:
+    def _chance(self, tokens: Floats) -> Floats:
+        """Busiest expert node of one step over the mean, beyond `load`."""
+        top_k = int(self.setting.llm.top_k or 1)
+        result: Floats = 1 + self.chance * np.sqrt(self.n_e / (top_k * np.maximum(tokens, TINY)))
+        return result
+
+    def _experts(self, tokens: Floats, busiest: Floats) -> Floats:
         """Seconds of the busiest node's experts for so many tokens of all attention nodes."""
         held, top_k = int(self.setting.llm.experts or 0) + self.redundant, int(self.setting.llm.top_k or 0)
         touched = touched_by(tokens, held, top_k, self.n_e)
-        flops = self.flops * tokens * self.load
-        return roofline(self.expert_gpu.machine, flops, self.read * touched, self.setting.numerics.ffn)
+        return roofline(self.expert_gpu.machine, self.flops * busiest, self.read * touched, self.setting.numerics.ffn)
 
     def step(self, batch: Floats | Ints) -> tuple[Floats, Floats]:
         """Seconds of one step of all `m` micro-batches, and its parts as `moeopt.mesh.step.parts.PARTS` names them.

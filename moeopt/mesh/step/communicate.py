@@ -98,7 +98,8 @@ def exchange(table: Table, *, prefill: bool) -> Floats:
 
     Low latency sends every pair straight, all posted at once; normal kernels send one copy a node, passed on there,
     both fabrics at once with a latency for every peer (`moeopt.cost.staged_all_to_all_s` in the limit of many chunks).
-    Within one domain a copy a GPU travels. The busiest port receives `load` times the mean. Zeros where experts are not
+    Within one domain a copy a GPU travels, with a latency for every peer in a server (`moeopt.cost.flat_all_to_all_s`)
+    and one in a rack. The busiest port receives `load` times the mean. Zeros where experts are not
     spread over all GPUs of the stage.
     """
     setting = table.setting
@@ -114,7 +115,8 @@ def exchange(table: Table, *, prefill: bool) -> Floats:
         copies = copies_of(setting, held, ep, parts, way)
         own = dp / ep
         fast = setting.gpu.link(ep // parts) if ep > parts else setting.gpu.link(ep)
-        steps = (parts - 1, ep // parts - 1) if way == "node" else (1, 1)
+        server = setting.gpu.domain_gpus <= NODE_GPUS
+        steps = {"node": (parts - 1, ep // parts - 1), "gpu": (1, ep - 1 if server else 1)}.get(way, (1, 1))
         found = []
         for link, mean, step in ((setting.gpu.link(ep), copies.nic, steps[0]), (fast, copies.nvlink, steps[1])):
             there = float(mean) > 0

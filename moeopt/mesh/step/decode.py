@@ -17,7 +17,7 @@ from moeopt.mesh.step.works import attention_works
 @dataclass(frozen=True)
 class Beside:
     """Prefill beside decoding: seconds of its attention in a layer, by whether the layer has a window, and its tokens
-    of each rank in FFNs and communication.
+    of each rank in FFNs and communication. For `Decoder.seconds` both may have a leading axis of cases.
     """
 
     attention_s: Mapping[bool, Floats]
@@ -130,8 +130,8 @@ class Decoder:
         found = head[:, None] * self.last + self.table.setting.overhead_s * self.launches[dual]
         for place, (times, layer) in enumerate(self._layers(sequences, queries, dual, beside)):
             one = layer[0] + layer[1] + layer[2] - (layer[5] if times == 2 else 0.0)
-            found += (times * one)[:, None] * self.counts[:, :, place]
-        result: Floats = found.max(axis=1) + hop
+            found = found + (times * one)[..., None] * self.counts[:, :, place]
+        result: Floats = found.max(axis=-1) + hop
         return result
 
     def _ends(self, sequences: Floats | Ints, queries: int, beside: Beside | None) -> tuple[Floats, Floats]:

@@ -65,8 +65,9 @@ class FfnLayers:
     def _sent(self, tokens: Floats, dual: bool) -> tuple[Floats, Floats]:
         """Gathered on all GPUs, or exchanged between GPUs with whole experts; the quicker where a domain has both."""
         gathered = self.gathered[0] + self.gathered[1] * tokens
-        nic = self.exchanged[0] + self.exchanged[1] * tokens
-        exchanged = np.maximum(nic, self.exchanged[2] + self.exchanged[3] * tokens)
+        busiest = tokens * self.table.noise(tokens)
+        nic = self.exchanged[0] + self.exchanged[1] * busiest
+        exchanged = np.maximum(nic, self.exchanged[2] + self.exchanged[3] * busiest)
         whole = self.scattered[0] + self.scattered[1] * tokens + exchanged
         if dual:
             return np.where(self.only_gathered, gathered, whole), np.where(self.only_gathered, 0.0, exchanged)

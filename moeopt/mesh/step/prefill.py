@@ -9,6 +9,7 @@ import numpy as np
 
 from moeopt.cost.context_volumes import cp_volume
 from moeopt.cost.operators import attention_prefill
+from moeopt.cost.roofline import Work
 from moeopt.llm.facts import GROWING
 from moeopt.mesh.step.layers import FfnLayers
 from moeopt.mesh.step.parts import PARTS, slowest
@@ -77,6 +78,7 @@ class Prefiller:
     def __init__(self, table: Table, workload: Workload) -> None:
         llm = table.setting.llm
         self.table, self.workload = table, workload
+        self._known: dict[tuple[int, float, float, int | None], Work] = {}
         at, moe = llm.attention, set(llm.moe_layers)
         windowed = set(at.windowed)
         every = [(at.window if layer in windowed else None, layer in moe) for layer in range(llm.layers)]
@@ -108,18 +110,15 @@ class Prefiller:
         """Bytes of weights, operations, and all other bytes of one layer, (3, S): of one GPU."""
         setting = self.table.setting
 
+        def works(tp: int, new: float, before: float) -> Work:
+            key = (tp, new, before, window)
+            if key not in self._known:
+                sizes = {"new_tokens": new, "cached_tokens": before, "tp": tp, "window": window}
+                self._known[key] = attention_prefill(setting.llm, numerics=setting.numerics, **sizes)  # type: ignore[arg-type]
+            return self._known[key]
+
         def figures(tp: int, cp: int) -> tuple[float, float, float]:
-            none, one = (
-                attention_prefill(
-                    setting.llm,
-                    new_tokens=new,
-                    cached_tokens=before,
-                    tp=tp,
-                    window=window,
-                    numerics=setting.numerics,
-                )
-                for new, before in ((0, 0), (portion.tokens, portion.before))
-            )
+            none, one = works(tp, 0.0, 0.0), works(tp, portion.tokens, portion.before)
             return none.bytes, portion.prompts * one.flops / cp, portion.prompts * (one.bytes - none.bytes)
 
         return self.table.gather(figures, self.table.tp, self.table.cp)

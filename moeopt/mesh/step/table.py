@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.cost.attention_sizes import attended
+from moeopt.cost.noise import expected_maximum
 from moeopt.cost.roofline import Numerics
 from moeopt.llm.facts import LlmFacts
 from moeopt.mesh.hardware import GpuType
@@ -19,6 +20,8 @@ from moeopt.mesh.shape import Shape
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+TINY = 1e-9
+"""Stands for no tokens under a root."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,20 @@ class Setting:
     imbalance: Imbalance
     overhead_s: float
     transport: str = "auto"
+
+
+def noise_of(setting: Setting, held: Ints, ranks: Ints) -> Floats:
+    """``z_G spread`` of the normal form of `moeopt.cost.normal_max_over_mean`, 0 where even loads were asked for.
+
+    The spread is that of k different experts a token, hypergeometric: ``(1 - 1/G) (E - k) / (E - 1)``.
+    """
+    if all(ratio == 1 for _, _, ratio in setting.imbalance.rows):
+        return np.zeros(len(ranks))
+    top_k = int(setting.llm.top_k or 0)
+    factors = {count: expected_maximum(count) for count in set(ranks.tolist())}
+    highest = np.array([factors[count] for count in ranks.tolist()])
+    result: Floats = highest * np.sqrt((1 - 1 / ranks) * np.maximum(held - top_k, 0) / np.maximum(held - 1, 1))
+    return result
 
 
 class Table:
@@ -98,6 +115,20 @@ class Table:
         """Busiest rank over mean."""
         at, experts = self.setting.imbalance.at, self.setting.llm.experts
         result: Floats = self.gather(lambda ep, extra: (at(ep, extra, experts),), self.ep, self.redundant)[0]
+        return result
+
+    @cached_property
+    def _noise(self) -> Floats:
+        """Expected excess of the busiest rank, times the root of the tokens of a data-parallel rank."""
+        top_k = int(self.setting.llm.top_k or 0)
+        of = noise_of(self.setting, self.held, self.ep)
+        result: Floats = of * np.sqrt(self.ep / (self.dp * max(top_k, 1)))
+        return result
+
+    def noise(self, tokens: Floats) -> Floats:
+        """Busiest rank of one step over the mean, beyond `load`: chance, for so many tokens of each rank."""
+        with np.errstate(divide="ignore"):
+            result: Floats = 1 + self._noise / np.sqrt(np.maximum(tokens, TINY))
         return result
 
     def gather(self, figures: Callable[..., Sequence[float]], *columns: Ints) -> Floats:

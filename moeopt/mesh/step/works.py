@@ -77,10 +77,12 @@ def head_works(table: Table) -> Works:
 class ExpertWorks:
     """Routed and shared experts with the router of one layer, as one grouped product.
 
-    Operations a token of the rank; bytes of what is always read, and of one touched expert.
+    Operations a token of the rank, on every GPU and by chance on the busiest; bytes of what is always read, and of one
+    touched expert.
     """
 
     flops: Floats
+    routed_flops: Floats
     fixed_bytes: Floats
     expert_bytes: Floats
     dtype: str
@@ -88,7 +90,8 @@ class ExpertWorks:
     def seconds(self, table: Table, tokens: Floats) -> Floats:
         """`tokens` are those of one data-parallel rank."""
         moved = self.fixed_bytes + self.expert_bytes * touched(table, tokens * table.dp)
-        return roofline(table.setting.gpu.machine, self.flops * tokens, moved, self.dtype)
+        flops = (self.flops + self.routed_flops * table.noise(tokens)) * tokens
+        return roofline(table.setting.gpu.machine, flops, moved, self.dtype)
 
 
 def expert_works(table: Table) -> ExpertWorks:
@@ -104,11 +107,11 @@ def expert_works(table: Table) -> ExpertWorks:
         return gate.flops, one.flops - gate.flops, gate.bytes, read.bytes - gate.bytes
 
     gate, busy, fixed, each = table.gather(figures, table.moe_tp)
-    flops = (gate + busy * table.load) * table.dp / table.ep
+    flops, routed_flops = gate * table.dp / table.ep, busy * table.load * table.dp / table.ep
     if llm.shared_experts:
         shared = dense_works(table, int(llm.shared_experts) * int(llm.shared_width or 0))
         flops, fixed = flops + shared.flops, fixed + shared.fixed_bytes
-    return ExpertWorks(flops, fixed, each, numerics.ffn)
+    return ExpertWorks(flops, routed_flops, fixed, each, numerics.ffn)
 
 
 def touched(table: Table, tokens: Floats) -> Floats:
