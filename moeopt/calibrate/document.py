@@ -49,16 +49,21 @@ class Calibration(BaseModel):
     sources: list[Source] = []
     skipped: list[str] = []
 
-    def kernel(self, gpu: str, arithmetic: str, engine: str | None = None) -> KernelFit | None:
-        """The fit of this GPU in this arithmetic (``bf16``, ``fp8``, ...), of several the one with most points."""
+    def kernel(
+        self, gpu: str, arithmetic: str, *, stored: str | None = None, engine: str | None = None
+    ) -> KernelFit | None:
+        """The fit of this GPU in this arithmetic (``bf16``, ``fp8``, ...).
+
+        Of several, one of these stored weights (``fp8_block``), then of this engine, then the one with most points.
+        """
         from moeopt.calibrate.names import DTYPES
 
-        found = [
-            fit
-            for fit in self.kernels
-            if fit.gpu == gpu and DTYPES[fit.dtype][0] == arithmetic and (engine is None or engine in fit.engine)
-        ]
-        return max(found, key=lambda fit: fit.errors.points, default=None)
+        def rank(fit: KernelFit) -> tuple[bool, bool, int]:
+            ours = engine is not None and engine.lower() in fit.engine.lower()
+            return fit.dtype == stored, ours, fit.errors.points
+
+        found = [fit for fit in self.kernels if fit.gpu == gpu and DTYPES[fit.dtype][0] == arithmetic]
+        return max(found, key=rank, default=None)
 
     def link(self, op: str, ranks: int, gpu: str = "") -> tuple[Link, list[str]] | None:
         """The link of an operation, from the fit of the number of ranks nearest to this, and what to say of it.

@@ -81,9 +81,9 @@ class Replay(BaseModel):
     ----------
     parts
         By name: ``all``, each mode, each GPU, each LLM.
-    regret, regret_worst
-        Measured tokens a second and GPU of the shape that predictions choose, over the best measured one: median
-        and least over the questions; ``None`` without any.
+    regret, regret_mean, regret_worst, fewest_mean
+        Measured tokens a second and GPU of the shape that predictions choose, over the best measured one: median, mean
+        and least over the questions; and the mean for who always takes the fewest GPUs. ``None`` without a question.
     questions
         Sets of runs that differ in their shape alone: same LLM, GPU, engine, precision, mode, lengths and sequences.
     refused
@@ -95,6 +95,8 @@ class Replay(BaseModel):
     model_config = Frozen
     parts: dict[str, Part]
     regret: float | None
+    regret_mean: float | None
+    fewest_mean: float | None
     regret_worst: float | None
     questions: int
     refused: dict[str, int]
@@ -150,9 +152,12 @@ def replay(table: Table, predict: Predict) -> Replay:
     parts = {name: _part([runs[place] for place in chosen], [said[place] for place in chosen])
              for name, chosen in groups.items()}  # fmt: skip
     regrets = _regrets(runs, said)
+    fewest = _regrets(runs, [one if one[1] is None else (None, 1.0) for one in said])
     return Replay(
         parts=parts,
         regret=float(np.median(regrets)) if regrets else None,
+        regret_mean=float(np.mean(regrets)) if regrets else None,
+        fewest_mean=float(np.mean(fewest)) if fewest else None,
         regret_worst=min(regrets) if regrets else None,
         questions=len(regrets),
         refused=dict(refused.most_common()),

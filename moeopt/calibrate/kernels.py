@@ -60,7 +60,7 @@ class KernelFit(BaseModel):
     skew
         Measured over modelled time, median, by kind of load other than even.
     ranges
-        Least and largest of every size that was measured.
+        Least and largest of every size that was measured; `own_width` is that of an expert on one GPU.
     notes
         What to know.
     """
@@ -186,6 +186,7 @@ def _fit(points: _Points, skipped: list[str]) -> KernelFit | None:
             notes.append(
                 f"{label} = {value:.2f} is above the data sheet: the count of work is larger than what is done"
             )
+    own = ("own_width", fitted.sizes["width"] / fitted.sizes["moe_tp"])
     plain = _roofline(fitted.sizes, points.gpu, points.dtype)
     regrets, plain_regrets = _regrets(fitted, terms @ found), _regrets(fitted, plain)
     other = {
@@ -207,7 +208,7 @@ def _fit(points: _Points, skipped: list[str]) -> KernelFit | None:
         uncalibrated_regret=float(np.median(plain_regrets)) if plain_regrets else None,
         questions=len(regrets),
         skew=other,
-        ranges={key: (float(values.min()), float(values.max())) for key, values in fitted.sizes.items()},
+        ranges={key: (float(values.min()), float(values.max())) for key, values in (*fitted.sizes.items(), own)},
         notes=notes,
     )
 

@@ -65,7 +65,7 @@ def calibrate(tables: Iterable[Table], *, gpu: str | None = None) -> Calibration
         with check.within():
             kind = kind_of(table)
             if kind == "end-to-end":
-                fix = "Replay it: moeopt calibrate TABLE --predict MODULE:FUNCTION"
+                fix = "Replay it by itself: moeopt.calibrate.replay"
                 check.add("table", table.source, rule="has whole runs, from which no constant follows", fix=fix)
                 continue
             if kind == "kernel":

@@ -9,7 +9,7 @@ import typer
 from moeopt.cli.options import Json
 from moeopt.cli.say import Say
 from moeopt.cli.verb import DONE, verb
-from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.errors import Violations
 
 if TYPE_CHECKING:
     from moeopt.calibrate import Calibration, Replay, Table
@@ -20,6 +20,8 @@ EXAMPLE = """Example:
 moeopt calibrate moe_perf.parquet nccl_perf.parquet --gpu H200 -o h200.json
 
 moeopt calibrate steps.csv --json
+
+moeopt calibrate silicon_sample.csv --constants h200.json
 
 moeopt calibrate silicon_sample.csv --predict mine.model:predict"""
 
@@ -45,8 +47,12 @@ def calibrate(
         typer.Option(
             "--predict",
             metavar="MODULE:FUNCTION",
-            help="Replay whole runs: seconds of TTFT and TPOT by this function of a run, beside what was measured.",
+            help="Replay whole runs by this function of a run, seconds of TTFT and TPOT (the model of the mesh).",
         ),
+    ] = None,
+    constants: Annotated[
+        str | None,
+        typer.Option("--constants", metavar="FILE", help="Replay whole runs by the mesh with these constants."),
     ] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the constants to a .json file.")
@@ -56,10 +62,12 @@ def calibrate(
     """Fit constants to measurements: residuals, range and source stand beside them.
 
     A kernel takes t = F / (e_f peak I / (I + I_h)) + bytes / (e_b BW) + c, a collective alpha + bytes / beta, a step
-    fixed + a batch + b batch context. Whole runs give no constants: they are replayed with --predict.
+    fixed + a batch + b batch context. Whole runs give no constants: they are replayed, and the errors of the model and
+    the price of its choices are said.
     """
     from moeopt.calibrate import calibrate as fit
     from moeopt.calibrate import read_table
+    from moeopt.calibrate.end_to_end import is_end_to_end
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.documents import to_json, write_file
 
@@ -71,8 +79,9 @@ def calibrate(
         with check.within():
             read.append(read_table(path))
     check.raise_if_any()
-    if predict is not None:
-        found: Calibration | Replay = _replayed(read, predict)
+    whole = predict is not None or constants is not None or any(is_end_to_end(table) for table in read)
+    if whole:
+        found: Calibration | Replay = _replayed(read, predict, constants)
     else:
         from moeopt.llm.gpus import find_gpu
 
@@ -84,18 +93,28 @@ def calibrate(
         _show(found, say)
     if output is not None and output != STDOUT:
         write_file(output, to_json(document) + "\n", force=force)
-        say.note(f"{'errors' if predict else 'constants'}: {output}")
+        say.note(f"{'errors' if whole else 'constants'}: {output}")
     return DONE
 
 
-def _replayed(read: list[Table], name: str) -> Replay:
-    from moeopt.calibrate import replay
+def _replayed(read: list[Table], name: str | None, constants: str | None) -> Replay:
+    from moeopt.calibrate import read_calibration, replay
     from moeopt.plugins import import_policy
 
+    found = Violations()
     if len(read) != 1:
-        rule = "is replayed by itself"
-        raise InstanceError([Violation("TABLE", "", f"{len(read)} tables", rule, "Give one table of whole runs")])
-    predict: Any = import_policy(name, "--predict")
+        fix = "Give one table of whole runs"
+        found.add("TABLE", f"{len(read)} tables", rule="a table of whole runs is replayed by itself", fix=fix)
+    if name is not None and constants is not None:
+        rule = "is for the model of the mesh, --predict for another"
+        found.add("--constants", constants, rule=rule, fix="Leave one out")
+    found.raise_if_any()
+    if name is not None:
+        predict: Any = import_policy(name, "--predict")
+    else:
+        from moeopt.mesh.predicted import Predictor
+
+        predict = Predictor(None if constants is None else read_calibration(constants))
     return replay(read[0], predict)
 
 
@@ -184,7 +203,8 @@ def _accuracy(found: Replay, say: Say) -> None:
     if found.regret is not None:
         say.show(
             f"choice: {found.regret:.3f} of the best measured tokens/s/GPU, median of {found.questions:,} questions; "
-            f"{found.regret_worst:.3f} at worst"
+            f"mean {found.regret_mean:.3f}, {found.regret_worst:.3f} at worst; always the fewest GPUs: mean "
+            f"{found.fewest_mean:.3f}"
         )
     for reason, number in found.refused.items():
         say.note(f"{number:,} not answered: {reason}")

@@ -45,12 +45,13 @@ def test_runs_are_replayed_by_a_function(moeopt, paths, monkeypatch):  # noqa: F
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("runs.csv",), "has whole runs"),
+        (("runs.csv", "moe.csv"), "a table of whole runs is replayed by itself"),
+        (("runs.csv", "--constants", "gone.json"), "gone.json: cannot be read"),
+        (("runs.csv", "--constants", "gone.json", "--predict", "math:sqrt"), "--predict for another"),
         (("gone.csv", "also_gone.csv"), "also_gone.csv: cannot be read"),
         (("moe.csv", "--gpu", "potato"), "--gpu = potato: is not one of"),
         (("moe.csv", "-o", "constants.txt"), "a calibration is written as .json"),
         (("runs.csv", "--predict", "nowhere:predict"), "--predict = 'nowhere:predict': cannot be imported"),
-        (("runs.csv", "moe.csv", "--predict", "math:sqrt"), "is replayed by itself"),
         (("moe.csv", "--predict", "math:sqrt"), "must be columns of an end-to-end table"),
     ],
 )

@@ -53,13 +53,14 @@ def test_replay_counts_errors_choices_and_refusals(table):
     )
     # 64 sequences on 8, 4 and 8 GPUs: of equals the first is chosen, 64 / 0.040 / 8 against the best 64 / 0.050 / 4
     assert found.questions == 1 and found.regret == pytest.approx((1 / 0.040 / 8) / (1 / 0.050 / 4))
+    assert found.fewest_mean == 1.0  # four GPUs are the best measured
     assert found.refused == {"llm = c/d: is not known.": 1}
     assert found.unreadable == {"tp_size is 0": 1, "system potato is no GPU of the catalogue": 1}
 
 
 def test_perfect_predictions_regret_nothing(table):
     found = replay(table, lambda run: (run.ttft_s, run.tpot_s))
-    assert found.regret == found.regret_worst == 1.0 and found.parts["all"].tpot.p90 == 0
+    assert found.regret == found.regret_worst == found.regret_mean == 1.0 and found.parts["all"].tpot.p90 == 0
 
 
 def test_what_a_predictor_raises_is_its_answer(table):

@@ -110,7 +110,7 @@ class ApartTable:
         copies = float(found.nvlink) * n_e / (n_e - 1) if n_e > 1 else 1.0
         fixed, slope = line_of(self.expert_gpu, "all_reduce", tp_e)
         wide = int(llm.dispatch_width or 0) * 2.0
-        return none.flops / n_e, one.bytes, copies, setting.imbalance.at(n_e, extra), fixed, slope * wide
+        return none.flops / n_e, one.bytes, copies, setting.imbalance.at(n_e, extra, llm.experts), fixed, slope * wide
 
     def port(self, gpu: GpuType) -> tuple[Floats, Floats]:
         """Latency and bandwidth with which a GPU of one side reaches the other, row by row.

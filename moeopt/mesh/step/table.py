@@ -113,8 +113,8 @@ class Table:
     @cached_property
     def load(self) -> Floats:
         """Busiest rank over mean."""
-        at = self.setting.imbalance.at
-        result: Floats = self.gather(lambda ep, extra: (at(ep, extra),), self.ep, self.redundant)[0]
+        at, experts = self.setting.imbalance.at, self.setting.llm.experts
+        result: Floats = self.gather(lambda ep, extra: (at(ep, extra, experts),), self.ep, self.redundant)[0]
         return result
 
     @cached_property
