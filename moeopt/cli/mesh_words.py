@@ -43,7 +43,7 @@ def show(result: Result, instance: MeshInstance, band: Band | None, say: Say) ->
         return
     say.show(_pools(solution))
     lines = [*_served(solution, band or UNCALIBRATED, given=instance.configs is not None), *_gpus(solution)]
-    lines += [*_families(result, solution), *_simpler(result, instance), *_bound(result)]
+    lines += [*_families(result, solution), *_simpler(result), *_bound(result)]
     wide = shutil.get_terminal_size((FAMILIAR, 24)).columns
     for name, text in lines:
         say.line(textwrap.fill(f"{name:<12} {text}", wide, subsequent_indent=" " * 13, break_on_hyphens=False))
@@ -169,23 +169,15 @@ def _bound(result: Result) -> list[tuple[str, str]]:
     return [("objective", text), ("method", f"{result.method}, {result.runtime_s:.2f} s")]
 
 
-def _simpler(result: Result, instance: MeshInstance) -> list[tuple[str, str]]:
+def _simpler(result: Result) -> list[tuple[str, str]]:
     """One configuration a phase, where the optimum mixes several."""
     assert result.solution is not None and result.objective is not None
+    simple = result.solution["simplest"]
     kinds = [(pool["llm"], pool["config"]["family"]) for pool in result.solution["pools"]]
-    if len(set(kinds)) == len(kinds) or result.method == "uniform":
+    if simple is None or len(set(kinds)) == len(kinds):
         return []
-    from moeopt.errors import NotApplicable
-    from moeopt.mesh import PROBLEM
-
-    try:
-        simple = PROBLEM.solve(instance, method="uniform")
-    except NotApplicable:
-        return []
-    if simple.solution is None or simple.objective is None:
-        return []
-    pools = " + ".join(f"{pool['replicas']:,} x {pool['label']}" for pool in simple.solution["pools"])
-    behind = percent(simple.objective / result.objective - 1) if result.objective else "0 %"
+    pools = " + ".join(f"{many:,} x {label}" for label, many in simple["pools"])
+    behind = percent(simple["objective"] / result.objective - 1) if result.objective else "0 %"
     return [("simpler", f"{pools}: {behind} more {result.unit} (--method uniform)")]
 
 
