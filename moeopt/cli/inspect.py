@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli import collocation_files as collocations
 from moeopt.cli import inspect_cluster as topologies
 from moeopt.cli.inspect_cluster import Topology
 from moeopt.cli.inspect_show import show, show_reach
@@ -86,7 +87,8 @@ def inspect(
     topologies.check_options(topology, [what for _, what, _ in read])
     loads = [(path, content) for path, what, content in read if what == "loads"]
     if shape.given() and not loads:
-        known = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine", ROUTED_SAID: "a routing"}
+        known = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine", ROUTED_SAID: "a routing",
+                 collocations.RESULT_SAID: "a collocation"}  # fmt: skip
         is_one = (known | dict.fromkeys(topologies.SAID, "a topology")).get(read[0][1], "an instance document")
         rule = f"is {is_one}, and options are for loads"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads"
@@ -110,6 +112,8 @@ def inspect(
             facts |= microbatch_facts(path, what, content)
         elif what in (ROUTING_SAID, ROUTED_SAID):
             facts |= routing_facts(path, what, content)
+        elif what in (collocations.INSTANCE_SAID, collocations.RESULT_SAID):
+            facts |= collocations.facts(path, what, content)
         elif what == "instance":
             facts |= _load_facts(content) | _reach(content)
         else:
@@ -131,7 +135,8 @@ def _told(path: str, shape: Shape, experts: int | None) -> tuple[str, Any]:
     """What a file is, and its content: asked of the rooms that know files of their own, then of all others."""
     from moeopt.cli.inputs import read_any
 
-    found = topologies.read_file(path) or read_file(path) or document_of(path) or _map(path)
+    found = collocations.document_of(path) or topologies.read_file(path)  # a collocation may have its cluster within
+    found = found or read_file(path) or document_of(path) or _map(path)
     return found or read_any(path, shape.layers, experts)
 
 
