@@ -142,7 +142,7 @@ def show(known: dict[str, Any], say: Say) -> None:
     else:
         if "lambda" in known:
             scored, floor = known["lambda_held_out"], known["lambda_lower_bound"]
-            text = f"{known['lambda']:.3f} units a token"
+            text = f"{known['lambda']:.3f} units a {'pair' if known['unit'] == 'pairs apart' else 'token'}"
             text += "" if scored is None else f", {scored:.3f} on tokens held out"
             text += "" if floor is None else f"; proved >= {floor:.3f}"
             lines.append(f"  lambda     {text}")
