@@ -78,14 +78,20 @@ def _tokens(path: str, travel: Travel, experts: int | None) -> dict[str, Any]:
 
 def _pairs(path: str, travel: Travel, experts: int | None) -> dict[str, Any]:
     """Arguments out of counts of pairs."""
-    from moeopt.workload.arrays import read_array
-    from moeopt.workload.readers import split_key
-
     check = Violations(path)
     for option, value in (("--source", travel.source), ("--held-out", travel.held_out)):
         if value is not None:
             check.add(option, value, rule="is of tokens, and pairs have none", fix="Leave it out, or give the trace")
     check.raise_if_any()
+    table, layers = read_pairs(path)
+    return {"pairs": table, "experts": experts, "layers": layers}
+
+
+def read_pairs(path: str) -> tuple[Any, tuple[int, ...]]:
+    """(L, E, E) counts of pairs in a file, and their layer ids."""
+    from moeopt.workload.arrays import read_array
+    from moeopt.workload.readers import split_key
+
     table = read_array(path, "pairs", PAIRS)
     if table.ndim == 2:
         table = table[None]
@@ -95,7 +101,7 @@ def _pairs(path: str, travel: Travel, experts: int | None) -> dict[str, Any]:
         with zipfile.ZipFile(file) as archive:
             if "layers.npy" in archive.namelist():
                 layers = read_array(f"{file}:layers", "layers", ("layers",)).reshape(-1).tolist()
-    return {"pairs": table, "experts": experts, "layers": tuple(layers)}
+    return table, tuple(layers)
 
 
 def running(path: str, layers: Sequence[int]) -> Any:

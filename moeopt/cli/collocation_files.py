@@ -33,8 +33,9 @@ def document_of(path: str) -> tuple[str, Any] | None:
     return (RESULT_SAID, read_json(data, path)) if schema.startswith(RESULT) else None
 
 
-def given_of(path: str) -> Trace | CollocationInstance:
-    """What a plan is held against: an instance document, or a trace."""
+def given_of(path: str, pairs: bool) -> Trace | CollocationInstance:
+    """What a plan is held against: an instance document, or a trace, or counts of pairs if it was made for some."""
+    from moeopt.cli.collocate_input import read_pairs
     from moeopt.collocation import CollocationInstance
     from moeopt.collocation.plan_faults import Trace
     from moeopt.workload.token_ids import read_token_ids
@@ -46,6 +47,8 @@ def given_of(path: str) -> Trace | CollocationInstance:
     if own is not None:
         return CollocationInstance.from_dict(own[1], path)
     with file_of(path) as file:
+        if pairs:
+            return Trace(*read_pairs(file))
         found = read_token_ids(file)
     return Trace(found.ids, found.layers)
 
@@ -59,7 +62,9 @@ def verify_collocation(path: str, document: Any, given: list[str], as_json: bool
     if len(given) > 1:
         rule = "must be the one trace that the plan was made for"
         raise InstanceError([Violation("trace", "", ", ".join(given), rule, "Give one")])
-    faults = document_faults(parsed, given_of(given[0]) if given else None)
+    trace = parsed.instance.document.get("trace")
+    pairs = isinstance(trace, dict) and trace.get("of") == "pairs"
+    faults = document_faults(parsed, given_of(given[0], pairs) if given else None)
     aside = unchecked(parsed) if given else []
     checked = "structure, numbers and bounds" if given else "structure"
     if as_json:
