@@ -9,7 +9,7 @@ import typer
 
 from moeopt.cli.collocate_options import Pace, PlanRules, Where
 from moeopt.cli.options import Output
-from moeopt.cli.say import Say, complain
+from moeopt.cli.say import Say, complain, few
 from moeopt.cli.verb import DONE, INFEASIBLE, NO_PLAN, verb
 from moeopt.errors import Violations
 
@@ -50,6 +50,10 @@ def collocate(
     current: Annotated[
         str | None, typer.Option("--current", metavar="FILE", help="The plan or map that runs, to compare with.")
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Also every cut, every link's load, and what free routes would make of it."),
+    ] = False,
     method: Annotated[
         str, typer.Option("--method", help="See moeopt info methods; or package.module:function.")
     ] = "auto",
@@ -94,9 +98,18 @@ def collocate(
 
         draw(instance, result, to_file)
     if output.json or output.output == STDOUT:
-        say.document(result.to_dict())
+        document = result.to_dict()
+        if explain and result.plan is not None:
+            from moeopt.collocation import explain as explained
+
+            document["explain"] = explained(instance, result.plan)
+        say.document(document)
     elif result.solution is not None:
         _show(result, say)
+        if explain:
+            from moeopt.cli.collocate_explain import show_explained
+
+            show_explained(instance, result.plan, say)
     for note in result.notes:
         say.note(note)
     if to_file is not None:
@@ -167,6 +180,11 @@ def _show(result: Result, say: Say) -> None:
         if cut["seconds"]:
             text = f"unit {cut['unit']}: {cut['bytes'] / 1e6:,.1f} MB over {cut['bytes_per_s'] / 1e9:,.0f} GB/s"
             lines.append(("weakest cut", f"{text}, {duration(cut['seconds'])} on the way out"))
+    if "free_routes" in found:
+        from moeopt.cli.collocate_explain import route_lines
+
+        lines += route_lines(found["free_routes"])
+        lines.append(("damage", "; ".join(few(found["free_routes"]["damage"], say.verbose))))
     lines.append(("advice", f"{found['advice']['action']}: {found['advice']['reason']}"))
     lines.append(("status", f"{result.status}, stopped by {result.stop}"))
     lines.append(("time", duration(result.runtime_s)))

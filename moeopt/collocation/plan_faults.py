@@ -26,6 +26,8 @@ from moeopt.result import Contradiction, Result, Status, Stop, relative_gap
 
 TOLERANCE = 1e-9
 """Relative difference up to which a stated number and the recomputed one are the same."""
+SOLVED = 1e-5
+"""The same for the answer of a solver."""
 DIGEST = "instance.sha256 says"
 """How the fault begins that names another trace or other rules than the plan's."""
 
@@ -252,7 +254,11 @@ def _judged(document: ResultDocument, instance: CollocationInstance) -> list[str
     right = describe.solution(instance, plan, judged, floors, gaps)
     said_all = solution.model_dump(by_alias=True, exclude_unset=True)
     said_all.pop("affinity", None)
-    return list(_differences(said_all, right, "solution"))
+    routes = [one.pop("free_routes", None) for one in (said_all, right)]
+    return [
+        *_differences(said_all, right, "solution"),
+        *_differences(routes[0], routes[1], "solution.free_routes", SOLVED),  # a linear programme, solved again
+    ]
 
 
 def _proof_faults(instance: CollocationInstance, row: int, certificate: Mapping[str, Any]) -> list[str]:
@@ -262,24 +268,24 @@ def _proof_faults(instance: CollocationInstance, row: int, certificate: Mapping[
         return [f"layer {instance.layers[row]}: its certificate cannot be read ({type(error).__name__}: {error})"]
 
 
-def _differences(said: Any, right: Any, where: str) -> Iterator[str]:
+def _differences(said: Any, right: Any, where: str, tolerance: float = TOLERANCE) -> Iterator[str]:
     """Where a stated value is not the right one, down to its parts."""
     if isinstance(right, Mapping) and isinstance(said, Mapping):
         for key in [*right, *(key for key in said if key not in right)]:
             if key not in said or key not in right:
                 yield f"{where}.{key} {'is missing' if key in right else 'should not be there'}"
             else:
-                yield from _differences(said[key], right[key], f"{where}.{key}")
+                yield from _differences(said[key], right[key], f"{where}.{key}", tolerance)
     elif isinstance(right, list) and isinstance(said, list) and len(right) == len(said):
         for place, (one, other) in enumerate(zip(said, right, strict=True)):
-            yield from _differences(one, other, f"{where}[{place}]")
+            yield from _differences(one, other, f"{where}[{place}]", tolerance)
     elif isinstance(right, int | float) and isinstance(said, int | float) and not isinstance(right, bool):
-        if not _close(said, right, max(abs(said), abs(right))):
+        if not _close(said, right, max(abs(said), abs(right)), tolerance):
             yield f"{where} says {said!r}, is {right!r}"
     elif said != right:
         shown = [repr(value) if len(repr(value)) <= 60 else "..." for value in (said, right)]
         yield f"{where} says {shown[0]}, is {shown[1]}"
 
 
-def _close(said: float, value: float, scale: float) -> bool:
-    return said == value or abs(said - value) <= TOLERANCE * scale
+def _close(said: float, value: float, scale: float, tolerance: float = TOLERANCE) -> bool:
+    return said == value or abs(said - value) <= tolerance * scale

@@ -60,6 +60,9 @@ class Solution(BaseModel):
     critical_path: dict[str, float] | None = Field(None, description="seconds of both stages, summed over layers")
     links: dict[str, Any] | None = Field(None, description="the links of the layer that takes longest, on the way out")
     weakest_cut: dict[str, Any] | None = None
+    free_routes: dict[str, Any] | None = Field(
+        None, description="on a damaged link graph: the busiest link of that layer by fixed paths and by free routes"
+    )
     rank_cost: list[list[float]] | None = Field(None, description="G x G relative cost of a token")
     affinity: Any = Field(None, description="hops between layers, where results stay where they are")
     advice: Advice
