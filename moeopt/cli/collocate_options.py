@@ -148,8 +148,10 @@ def find_cluster(names: list[str]) -> Any:
     check.raise_if_any()
     found = read_topology(names)
     if not hasattr(found, "gpus"):
-        rule = "says no GPUs"
+        rule = f"({found.form}) says no GPUs"
         fix = "Build it: moeopt inspect FILE --machine h100 -o c.json"
+        if found.graph is None:
+            fix = "Give nvidia-smi topo -m or an NCCL topology: costs and access have no links"
         raise InstanceError([Violation("--cluster", "", ", ".join(names), rule, fix)])
     return found
 
