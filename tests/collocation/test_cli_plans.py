@@ -12,6 +12,7 @@ import pytest
 from moeopt import collocation
 from moeopt.cli import main
 from moeopt.collocation import CollocationInstance
+from moeopt.collocation.document import with_trace
 from moeopt.collocation.plan_faults import Trace, document_faults
 from moeopt.collocation.result_document import read_result
 
@@ -79,7 +80,7 @@ def test_every_number_that_is_tampered_with_is_a_fault(plan: Path) -> None:
     """Each number of the answer, its bound and its instance, made larger by a thousandth or by one."""
     document = json.loads(plan.read_text())
     parts = {key: document[key] for key in ("objective", "lower_bound", "gap", "gap_worst_layer", "solution")}
-    given = Trace(IDS, [3, 4])
+    given = with_trace(document["instance"]["document"], IDS)
     assert document_faults(read_result(document), given) == []
     places = list(numbers(parts))
     assert len(places) > 100
