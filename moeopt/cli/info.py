@@ -65,6 +65,7 @@ def _schema() -> dict[str, Any]:
     from moeopt.calibrate import Calibration
     from moeopt.cluster.document import ClusterDocument
     from moeopt.collocation.document import InstanceDocument as CollocationDocument
+    from moeopt.collocation.result_document import ResultDocument as CollocationResult
     from moeopt.engines.own import MapDocument
     from moeopt.microbatch.document import InstanceDocument as MicrobatchDocument
     from moeopt.placement.document import InstanceDocument
@@ -81,6 +82,7 @@ def _schema() -> dict[str, Any]:
         "moeopt/routing-instance/1": RoutingInstance.model_json_schema(),
         "moeopt/routing-result/1": RoutingResult.model_json_schema(),
         "moeopt/collocation-instance/1": CollocationDocument.model_json_schema(),
+        "moeopt/collocation-result/1": CollocationResult.model_json_schema(),
         "moeopt/calibration/1": Calibration.model_json_schema(),
     }
 
