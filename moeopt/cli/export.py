@@ -24,7 +24,9 @@ ENDINGS = (".lp", ".mps")
 @verb
 def export(
     say: Say,
-    input: Annotated[str, typer.Argument(metavar="INSTANCE", help="An instance document, a mesh plan, or loads and a shape.")],
+    input: Annotated[
+        str, typer.Argument(metavar="INSTANCE", help="An instance document, a mesh plan, or loads and a shape.")
+    ],
     shape: Shape,
     form: Annotated[
         str | None, typer.Option("--format", help="lp or mps; the ending of -o says it too, else lp.")

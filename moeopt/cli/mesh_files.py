@@ -172,7 +172,8 @@ def show(known: Mapping[str, Any], say: Say) -> None:
 
 
 def _instance_lines(known: Mapping[str, Any]) -> list[str]:
-    from moeopt.cli.mesh_words import rate, seconds
+    from moeopt.report.mesh_words import per_second as rate
+    from moeopt.report.words import seconds
 
     lines = []
     for one in known["demands"]:
@@ -196,8 +197,8 @@ def _instance_lines(known: Mapping[str, Any]) -> list[str]:
 
 
 def _plan_lines(known: Mapping[str, Any], say: Say) -> list[str]:
-    from moeopt.cli.mesh_words import rate
     from moeopt.cli.tables import percent
+    from moeopt.report.mesh_words import per_second as rate
 
     lines = []
     for pool in known.get("pools", ()):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli import units
 from moeopt.cli.llms import WhichLlm
+from moeopt.cli.mesh_fleet import gpus_of, sides_of
 from moeopt.cli.mesh_options import Asked, Choice, Fleet, given
 from moeopt.errors import InstanceError, Violation, Violations
 
@@ -54,7 +55,7 @@ def from_options(which: WhichLlm, fleet: Fleet, asked: Asked, choice: Choice) ->
             check.add("--llm", "missing", rule="there must be an LLM", fix="Give --llm NAME or --hf-config FILE")
     gpus: list[GpuType] = []
     with check.within():
-        gpus = _gpus(fleet, notes)
+        gpus = gpus_of(fleet, notes)
     ttft = None if asked.ttft is None else units.seconds("--ttft", asked.ttft, check)
     tpot = None if asked.tpot is None else units.seconds("--tpot", asked.tpot, check)
     workload, slo = None, None
@@ -140,117 +141,6 @@ def _workload(asked: Asked, notes: list[str]) -> Workload:
     return Workload(tokens, output, asked.cached, asked.rate)
 
 
-def _gpus(fleet: Fleet, notes: list[str]) -> list[GpuType]:
-    from moeopt.cost.constants import Efficiency
-    from moeopt.mesh import GpuType
-
-    check = Violations()
-    prices = _prices(fleet, check)
-    efficiency = None
-    if fleet.usable is not None:
-        with check.within():
-            efficiency = Efficiency(usable_memory=fleet.usable)
-    if fleet.cluster is not None:
-        if fleet.gpu:
-            check.add("--cluster", fleet.cluster, rule="has its GPUs, and --gpu names some too", fix="Give one of them")
-        check.raise_if_any()
-        return [_of_cluster(fleet, prices, efficiency, notes)]
-    if not fleet.gpu:
-        check.add(
-            "--gpu", "missing", rule="there must be a type of GPU", fix="Give --gpu h800 --gpus 320, or --cluster"
-        )
-    found: list[GpuType] = []
-    for text in fleet.gpu or ():
-        name, *rest = text.split(":")
-        stock, price = None, prices.get(name.lower(), prices.get(""))
-        if len(rest) > 2:
-            check.add("--gpu", text, rule="must be NAME, NAME:COUNT or NAME:COUNT:PRICE", fix="Write h20:64:1.85")
-            continue
-        if rest and rest[0]:
-            if rest[0].isdecimal():
-                stock = int(rest[0])
-            else:
-                check.add("--gpu", text, rule="must have a whole count", fix=f"Write {name}:64")
-        if len(rest) == 2:
-            listed = units.numbers("--gpu", rest[1], check)
-            if price is not None:
-                check.add("--price", price, rule=f"{name} has one with --gpu", fix="Give it once")
-            price = listed[0]
-        if fleet.gpus is not None and len(fleet.gpu or ()) == 1:
-            if stock is not None:
-                check.add("--gpus", fleet.gpus, rule="says the same as --gpu", fix="Give it once")
-            stock = fleet.gpus
-        with check.within():
-            found.append(GpuType.of(name, stock=stock, price=price, efficiency=efficiency, node_gpus=fleet.node_gpus))
-    if fleet.gpus is not None and len(fleet.gpu or ()) > 1:
-        check.add("--gpus", fleet.gpus, rule="is for one type of GPU", fix="Write --gpu h20:64 --gpu l40s:64")
-    if fleet.gpus is not None and fleet.gpus < 1:
-        check.add("--gpus", fleet.gpus, rule="must be a whole number >= 1", fix="Leave it out for any number")
-    for name in prices:
-        if name and name not in {gpu.split(":")[0].lower() for gpu in fleet.gpu or ()}:
-            check.add("--price", name, rule="is no type of GPU given with --gpu", fix="Give --gpu too")
-    check.raise_if_any()
-    return found
-
-
-def _prices(fleet: Fleet, check: Violations) -> dict[str, float]:
-    """Price by name in small letters; the empty name is that of every type."""
-    found: dict[str, float] = {}
-    for part in (fleet.price or "").split(",") if fleet.price else ():
-        name, equals, value = part.rpartition("=")
-        number = units.numbers("--price", value, check)[0]
-        if not number >= 0:
-            check.add("--price", part, rule="must be a number >= 0", fix="Write h20=1.85")
-        found[name.strip().lower() if equals else ""] = number
-    return found
-
-
-def _of_cluster(fleet: Fleet, prices: dict[str, float], efficiency: Any, notes: list[str]) -> GpuType:
-    """One type of GPU with the links of a cluster: bandwidths of its tiers times the network efficiency."""
-    from collections import Counter
-
-    from moeopt.cli.collocate_options import find_cluster
-    from moeopt.cost.constants import Efficiency
-    from moeopt.cost.links import Link
-    from moeopt.mesh import GpuType
-
-    assert fleet.cluster is not None
-    cluster = find_cluster(fleet.cluster)
-    kind = _gpu_name(fleet.cluster)
-    base = GpuType.of(kind, price=prices.get(kind.lower(), prices.get("")), efficiency=efficiency)
-    part = (efficiency or Efficiency()).network
-    inside = Counter(Counter(cluster.domain_of.tolist()).values()).most_common(1)[0][0]
-    node = Counter(Counter(cluster.node_of.tolist()).values()).most_common(1)[0][0]
-    tiers = cluster.tiers()
-    within = next((tier for tier in tiers if max(tier.sizes) <= inside), None)
-    beyond = next((tier for tier in tiers if max(tier.sizes) > inside), None)
-    notes.append(f"{cluster.num_gpus} GPUs of {cluster.name}, links of its tiers times {part:g}")
-    return replace(
-        base,
-        node_gpus=node,
-        domain_gpus=inside,
-        scale_up=Link(within.alpha_s, within.bytes_per_s * part) if within is not None else None,
-        network=Link(beyond.alpha_s, beyond.bytes_per_s * part) if beyond is not None else None,
-        stock=cluster.num_gpus,
-    )
-
-
-def _gpu_name(cluster: str) -> str:
-    """The GPU of a reference cluster such as ``4x8-h100``."""
-    from moeopt.cluster.catalogue import find_machine
-
-    name = cluster.rpartition("-")[2] if "x" in cluster.partition("-")[0] else cluster
-    try:
-        found = find_machine(name).gpu
-    except InstanceError:
-        found = None
-    if found is None:
-        rule = "does not say which GPUs these are"
-        fix = "Name a reference cluster (moeopt info clusters), or give --gpu and --gpus"
-        raise InstanceError([Violation("--cluster", "", cluster, rule, fix)])
-    return str(found)
-
-
 def _choices(choice: Choice, fleet: Fleet, llm: LlmFacts | None) -> dict[str, Any]:
     from moeopt.cost.roofline import BF16, FP4, FP8
 
@@ -277,7 +167,7 @@ def _choices(choice: Choice, fleet: Fleet, llm: LlmFacts | None) -> dict[str, An
     if fleet.reserve is not None:
         found["reserve_bytes"] = units.size("--reserve", fleet.reserve, check) or 0.0
     if fleet.roles is not None:
-        found["sides"] = _sides(fleet.roles, check)
+        found["sides"] = sides_of(fleet.roles, check)
     with check.within():
         uneven = _imbalance(choice, llm)
         if uneven is not None:
@@ -309,18 +199,3 @@ def _imbalance(choice: Choice, llm: LlmFacts | None) -> Imbalance | None:
     ratio = units.numbers("--imbalance", choice.imbalance, check)[0]
     check.raise_if_any()
     return Imbalance(f"{ratio:g}, as asked", ((2, 0, ratio),))
-
-
-def _sides(text: str, check: Violations) -> dict[str, str]:
-    """``attention=h20,experts=l40s`` with the names that GPUs have here."""
-    from moeopt.llm.gpus import find_gpu
-
-    found = {}
-    for part in text.split(","):
-        side, equals, name = part.partition("=")
-        if not equals:
-            check.add("--roles", part, rule="must be PART=GPU", fix="Write attention=h20,experts=l40s")
-            continue
-        with check.within():
-            found[side.strip()] = find_gpu(name.strip(), "--roles").name
-    return found

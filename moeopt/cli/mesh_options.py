@@ -34,8 +34,8 @@ class Fleet:
         str | None,
         typer.Option(
             "--cluster",
-            metavar="NAME|FILE",
-            help="Instead of --gpu: a reference cluster (4x8-h100) or a topology file; its links count.",
+            metavar="NAME|FILE,...",
+            help="Instead of --gpu a reference cluster (4x8-h100); or beside it topology files. Its links count.",
             rich_help_panel=FLEET,
         ),
     ] = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from moeopt.cli.say import Say, count
 from moeopt.cli.tables import table
 from moeopt.percent import percent
+from moeopt.report.mesh_words import per_second as rate
 
 if TYPE_CHECKING:
     from moeopt.mesh import MeshInstance
@@ -64,18 +65,6 @@ def seconds(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
-
-
-def rate(value: float) -> str:
-    """Requests or tokens a second, three digits: a model has no more.
-
-    >>> rate(15.8412), rate(51234.0), rate(0.0123)
-    ('15.8', '51,200', '0.0123')
-    """
-    if value >= 1000:
-        digits = len(f"{value:.0f}") - 3
-        return f"{round(value, -digits):,.0f}"
-    return f"{value:.3g}"
 
 
 def _pools(solution: Mapping[str, Any]) -> Any:

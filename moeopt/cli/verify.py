@@ -70,7 +70,7 @@ def verify(
     Without loads the structure is checked: lengths, ids, every expert present, doubles, groups, and that the numbers
     in the document agree with each other. With an LLM (--hf-config or --llm) its layers, their numbers, experts and
     top-k must be those of the plan. The map of an engine has no numbers: its ids, cover, doubles and layers are
-    checked, and with loads its imbalance is computed. Plans of micro-batches and of a mesh have their instance within; a
+    checked, and with loads its imbalance is computed. Plans of micro-batches and meshes have their instance within; a
     routing is checked against the loads that it splits, a collocation against its routing trace.
     """
     from moeopt.cli import collocation_files as collocations

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
-from moeopt.report.plots.canvas import FAINT, INK, new_figure, style
+from moeopt.report.plots.canvas import FAINT, INK, Plot, new_figure, style, to_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,6 +36,17 @@ def pareto_png(solution: Mapping[str, Any]) -> bytes:
         figure.set_dpi(150)
         FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
     return buffer.getvalue()
+
+
+def pareto_plot(solution: Mapping[str, Any], prefix: str) -> Plot:
+    """The front for a page; ids begin with `prefix`."""
+    with style():
+        svg = to_svg(_figure(solution), prefix)
+    bought = [point["label"] for point in solution["pareto"] if point["bought"]]
+    named = f"; bought: {', '.join(bought)}" if bought else ""
+    caption = "Each point is a configuration of one replica; hollow ones miss a service level, ringed ones are bought."
+    title = "Speed of one user against throughput of a GPU"
+    return Plot(title, svg, f"{title}: {len(solution['pareto'])} configurations on the front{named}.", caption)
 
 
 def _figure(solution: Mapping[str, Any]) -> Figure:
