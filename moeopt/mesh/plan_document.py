@@ -15,6 +15,7 @@ SCHEMA = "moeopt/mesh-result/1"
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 _Config = model_of(Config)
 Counts = dict[str, Annotated[int, Field(ge=0)]]
+Percentiles = Annotated[list[float], Field(min_length=3, max_length=3)]
 
 
 class Engines(BaseModel):
@@ -222,6 +223,27 @@ class Conflict(BaseModel):
     shortfall: float | None
 
 
+class Simulated(BaseModel):
+    """The rate at which requests that come at random keep their service levels."""
+
+    model_config = _STRICT
+    demand: int = Field(ge=0)
+    attainment: float = Field(gt=0, le=1, description="part of the requests that keeps both levels")
+    rate_per_s: float = Field(ge=0)
+    means_per_s: float = Field(ge=0, description="the rate of means that the plan states")
+    binds: Literal["ttft", "tpot", "capacity"]
+    kept: float
+    ttft_kept: float
+    tpot_kept: float
+    at_means: float
+    ttft_s: Percentiles | None = Field(description="percentiles 50, 90, 99 at that rate")
+    tpot_s: Percentiles | None
+    requests: int = Field(ge=1, description="counted of a replica and rate")
+    simulations: int
+    seed: int = Field(ge=0)
+    notes: list[str]
+
+
 class InstanceReference(BaseModel):
     """Which instance was solved; the document has a model of its own."""
 
@@ -256,6 +278,7 @@ class ResultDocument(BaseModel):
     incumbents: list[Annotated[list[float], Field(min_length=2, max_length=2)]]
     runtime_s: float = Field(ge=0)
     versions: dict[str, str]
+    simulation: list[Simulated] | None = Field(None, description="of the plan, where it was asked for; by demand")
 
 
 def form_faults(document: Mapping[str, Any]) -> list[str]:

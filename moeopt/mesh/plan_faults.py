@@ -36,7 +36,7 @@ def plan_faults(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
     if reason is not None:
         faults.append(f"method = {document['method']!r} does not apply: {reason}")
     more, aside = (_without_plan if document["solution"] is None else _with_plan)(instance, document)
-    return faults + more, [*ALWAYS, *aside]
+    return faults + more, [*ALWAYS, *aside, *(["simulation"] if document.get("simulation") is not None else [])]
 
 
 def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:

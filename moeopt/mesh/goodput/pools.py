@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from moeopt.errors import InstanceError, Violation
 from moeopt.mesh.config import Config
@@ -23,7 +25,7 @@ from moeopt.mesh.step.table import Table
 from moeopt.mesh.workload import Workload
 
 GRID = 33
-"""Prompt lengths at which a prefill is timed; between them it is taken as linear."""
+"""Prompt lengths at which a prefill is timed, besides multiples of the mean; between them it is taken as linear."""
 
 
 def service_of(
@@ -62,24 +64,39 @@ def service_of(
     if prefill.demand != decode.demand:
         rule = f"serves demand {decode.demand}, prefill {prefill.demand}"
         raise InstanceError([Violation("decode", "", decode.label, rule, "Give two of one demand")])
+    return Service(**_prefill_side(instance, prefill, copies[0]), **_decode_side(instance, decode, copies[1]))
+
+
+def prefilling(instance: MeshInstance, config: Config) -> Service:
+    """One replica that prefills, and nothing behind it: for requests of one token."""
+    return Service(step_s=1.0, slots=1, **_prefill_side(instance, config, 1))
+
+
+def decoding(instance: MeshInstance, config: Config) -> Service:
+    """One replica that decodes what comes with its cache."""
+    return Service(prefill_servers=1, prefill_s=0.0, **_decode_side(instance, config, 1))
+
+
+def _decode_side(instance: MeshInstance, decode: Config, copies: int) -> dict[str, Any]:
+    context, table = _table(instance, decode)
+    steps = _steps(instance, table, decode, context.demand.workload, np.arange(1, decode.batch + 1))
+    return {"step_s": steps, "slots": decode.batch, "replicas": copies, "ranks": table.shapes[0].dp}
+
+
+def _prefill_side(instance: MeshInstance, prefill: Config, copies: int) -> dict[str, Any]:
     context, source = _table(instance, prefill)
-    _, target = _table(instance, decode)
     workload = context.demand.workload
     shape: Shape = source.shapes[0]
     prompts, rounds = prefill.batch, _rounds(workload, prefill)
     seconds = _prefill_s(source, workload, prefill, rounds)
     step = seconds(round(workload.computed_tokens)) / rounds
     fixed = float(handoff(context, source)[0]) + (shape.pp - 1) * step + float(together(source)[0]) * step / 2
-    return Service(
-        step_s=_steps(instance, target, decode, workload),
-        slots=decode.batch,
-        replicas=copies[1],
-        ranks=target.shapes[0].dp,
-        prefill_servers=copies[0] * shape.dp,
-        prefill_s=seconds,
-        prefill_tokens=prompts * round(workload.computed_tokens) if prompts > 1 else None,
-        handoff_s=fixed,
-    )
+    return {
+        "prefill_servers": copies * shape.dp,
+        "prefill_s": seconds,
+        "prefill_tokens": prompts * round(workload.computed_tokens) if prompts > 1 else None,
+        "handoff_s": fixed,
+    }
 
 
 def _colocated(instance: MeshInstance, config: Config, copies: int) -> Service:
@@ -99,13 +116,14 @@ def _colocated(instance: MeshInstance, config: Config, copies: int) -> Service:
         one = mixed.decoder.seconds(own, queries=config.draft + 1, dual=config.overlap, beside=carried)
         return float(one[0]) * shape.pp / mean
 
-    return Service(
-        step_s=_steps(instance, table, config, workload),
-        slots=config.batch,
+    slots = max(config.batch // shape.pp, 1)
+    return Service(  # each stage works on sequences of its own, and each of these turns may carry a chunk
+        step_s=_steps(instance, table, config, workload, shape.pp * np.arange(1, slots + 1)),
+        slots=slots,
         replicas=copies,
-        ranks=shape.dp,
+        ranks=shape.dp * shape.pp,
         chunk=max(round(size), 1),
-        mixed_step_s=lambda batch: long(max(batch, 1)),
+        mixed_step_s=lambda batch: long(max(batch, 1) * shape.pp),
     )
 
 
@@ -122,9 +140,10 @@ def _mean(instance: MeshInstance, config: Config) -> float:
     return (1.0, *instance.drafts)[config.draft]
 
 
-def _steps(instance: MeshInstance, table: Table, config: Config, workload: Workload) -> list[float]:
-    """Seconds a token by the sequences of a rank, 1 to the configuration's batch."""
-    batches = np.arange(1, config.batch + 1)
+def _steps(
+    instance: MeshInstance, table: Table, config: Config, workload: Workload, batches: NDArray[np.int64]
+) -> list[float]:
+    """Seconds a token by the sequences of a rank."""
     rows = Table(table.setting, table.shapes * len(batches))
     found = Decoder(rows, workload.context_tokens).tpot_s(
         batches, draft=config.draft, mean=_mean(instance, config), dual=config.overlap
@@ -142,7 +161,9 @@ def _rounds(workload: Workload, config: Config) -> int:
 def _prefill_s(table: Table, workload: Workload, config: Config, rounds: int) -> Callable[[int], float]:
     """Seconds of a rank's prefill by its tokens, all rounds."""
     most = workload.computed_tokens * max(config.batch, 8)
-    grid = np.unique(np.round(np.geomspace(1, most, GRID)))
+    mean = round(workload.computed_tokens)  # whole prompts of the mean length are met exactly
+    lengths = mean * np.arange(1, max(config.batch, 8) + 1)
+    grid = np.unique(np.concatenate([np.round(np.geomspace(1, most, GRID)), lengths]))
     times = []
     for tokens in grid.tolist():
         of = max(round(tokens / workload.computed_tokens), 1)  # whole prompts, or a part of one

@@ -95,7 +95,7 @@ class Replica:
             self.held += 1
             self.occupied[rank] += 1
             heappush(self.least, (self.occupied[rank], rank))
-            if self.service.prefill_servers:  # its first token is there: the rest takes a step each
+            if self.service.prefill_servers or not self.chunks[request]:  # its first token is there, or came before
                 self._decode(rank, 1)
                 first = self.step
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapreplace
 
@@ -58,7 +59,7 @@ class Served:
         return float(soon.mean()), float(often.mean()), float((soon & often).mean())
 
 
-def simulate(service: Service, requests: Requests, *, seed: int = 0) -> Served:
+def simulate(service: Service, requests: Requests, *, seed: int = 0, warm: Sequence[int] = ()) -> Served:
     """Serve these requests.
 
     Parameters
@@ -69,6 +70,9 @@ def simulate(service: Service, requests: Requests, *, seed: int = 0) -> Served:
         Who comes when, with how many tokens.
     seed
         Of the choice of ranks, where it is at random.
+    warm
+        Tokens still to come of sequences that replicas are decoding when the first request is awaited, dealt in turn;
+        none: the service is empty then.
 
     Notes
     -----
@@ -95,6 +99,10 @@ def simulate(service: Service, requests: Requests, *, seed: int = 0) -> Served:
         chunks = (-(-requests.input_tokens // service.chunk)).tolist()
         first, last = first.copy(), last.copy()
     replicas = [Replica(service, outputs, chunks, seed + place) for place in range(service.replicas)]
+    outputs += warm
+    chunks += [0] * len(warm) if chunks else []
+    for place in range(len(warm)):
+        replicas[place % len(replicas)].add(count + place, 0.0)
     times = ready.tolist()
     for request in np.argsort(ready, kind="stable").tolist():
         if chunks or outputs[request] > 1:
@@ -106,7 +114,8 @@ def simulate(service: Service, requests: Requests, *, seed: int = 0) -> Served:
     for replica in replicas:
         replica.advance(np.inf)
         for into, found in ((first, replica.first), (last, replica.last)):
-            into[list(found)] = list(found.values())
+            asked = {request: when for request, when in found.items() if request < count}
+            into[list(asked)] = list(asked.values())
     steps = sum(replica.steps for replica in replicas) or 1
     decoding = sum(replica.sum_decoding for replica in replicas) / steps / service.ranks
     busiest = sum(replica.sum_busiest for replica in replicas) / steps
