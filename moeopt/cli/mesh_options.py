@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-FLEET, ASKED, CHOICE = "GPUs", "What is asked", "What may be chosen"
+FLEET, ASKED, CHOICE, SIMULATING = "GPUs", "What is asked", "What may be chosen", "Simulation"
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,27 @@ class Choice:
             "--drafts", help="Tokens a step yields with 1, 2, ... drafted ones, as 1.8,2.4,2.9.", rich_help_panel=CHOICE
         ),
     ] = None
+
+
+@dataclass(frozen=True)
+class Simulating:
+    """The plan beside requests that come at random."""
+
+    simulate: Annotated[
+        bool,
+        typer.Option("--simulate", help="Also the rate at which requests that come at random keep both levels.",
+                     rich_help_panel=SIMULATING),
+    ] = False  # fmt: skip
+    attainment: Annotated[
+        float | None,
+        typer.Option("--attainment", help="With --simulate: part of requests that has to (0.9).",
+                     rich_help_panel=SIMULATING),
+    ] = None  # fmt: skip
+    requests: Annotated[
+        int | None,
+        typer.Option("--requests", help="With --simulate: requests of each replica that count (2000).",
+                     rich_help_panel=SIMULATING),
+    ] = None  # fmt: skip
 
 
 def given(*groups: Any) -> list[str]:

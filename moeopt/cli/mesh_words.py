@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from moeopt.cli.say import Say, count
 from moeopt.cli.tables import table
 from moeopt.percent import percent
+from moeopt.report.mesh_words import achieved, behind
 from moeopt.report.mesh_words import per_second as rate
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def show(result: Result, instance: MeshInstance, band: Band | None, say: Say) ->
         return
     say.show(_pools(solution))
     lines = [*_served(solution, band or UNCALIBRATED, given=instance.configs is not None), *_gpus(solution)]
-    lines += [*_families(result, solution), *_simpler(result), *_bound(result)]
+    lines += [*_families(instance, solution), *_simpler(result, instance), *_bound(result, instance)]
     wide = shutil.get_terminal_size((FAMILIAR, 24)).columns
     for name, text in lines:
         say.line(textwrap.fill(f"{name:<12} {text}", wide, subsequent_indent=" " * 13, break_on_hyphens=False))
@@ -53,7 +54,8 @@ def show(result: Result, instance: MeshInstance, band: Band | None, say: Say) ->
     refused = [row for row in solution["ranking"] if row["behind"] is None]
     if refused:
         say.line(_refused(refused))
-    _launch(solution, say)
+    if instance.configs is None:
+        _launch(solution, say)
 
 
 def seconds(value: float | None) -> str:
@@ -81,7 +83,8 @@ def _pools(solution: Mapping[str, Any]) -> Any:
         more = [f"R{config['shape']['redundant']}"] if config["shape"].get("redundant") else []
         more += ["dual batch"] if config["overlap"] else []
         more += [f"draft {config['draft']}"] if config["draft"] else []
-        batch = f"{config['batch']:,}" + (f" x {config['chunk']:,}" if family == "prefill" and config["chunk"] else "")
+        chunk = f" ({config['chunk']:,} tokens)" if family == "prefill" and config["chunk"] else ""
+        batch = f"{config['batch']:,}{chunk}"
         rows.add_row(
             f"{pool['replicas']:,} x {family}",
             ", ".join([mesh, *more]),
@@ -118,8 +121,9 @@ def _served(solution: Mapping[str, Any], band: Band, *, given: bool) -> list[tup
         ):
             if value is not None:
                 levels.append(f"{what} {seconds(value)}" + (f" of {seconds(level)}" if level is not None else ""))
-        found.append(("in the mean", "; ".join(levels) or "-"))
-    for pool in solution["pools"]:
+        if levels:
+            found.append(("in the mean", "; ".join(levels)))
+    for pool in () if given else solution["pools"]:
         if pool["decode_per_s"] > 0:
             found.append(("batch", f"of {pool['label']} is limited by {BINDS[pool['config']['binds']]}"))
     return found
@@ -137,7 +141,7 @@ def _gpus(solution: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("GPUs", text)]
 
 
-def _families(result: Result, solution: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _families(instance: MeshInstance, solution: Mapping[str, Any]) -> list[tuple[str, str]]:
     """How ways of serving compare, each at its best."""
     alone = solution["families"]["alone"]
     best = solution["families"]["best"]
@@ -146,19 +150,21 @@ def _families(result: Result, solution: Mapping[str, Any]) -> list[tuple[str, st
         if found is None:
             shown.append(f"{WAYS[way]}: not possible")
         else:
-            behind = found["objective"] / best - 1 if best else 0.0
-            shown.append(f"{WAYS[way]}: {'best' if behind < 1e-9 else f'{percent(behind)} more {result.unit}'}")
+            equal = found["objective"] <= best * (1 + 1e-9)
+            shown.append(f"{WAYS[way]}: {'best' if equal else behind(instance, found['objective'], best)}")
     return [("ways", "; ".join(shown))] if len(shown) > 1 else []
 
 
-def _bound(result: Result) -> list[tuple[str, str]]:
+def _bound(result: Result, instance: MeshInstance) -> list[tuple[str, str]]:
     assert result.objective is not None and result.lower_bound is not None
-    text = f"{result.objective:,.6g} {result.unit}, no plan of these configurations below {result.lower_bound:,.6g}"
-    text += f" ({result.bound_kind}); gap {percent(result.gap or 0.0)}; {result.status}, stopped by {result.stop}"
-    return [("objective", text), ("method", f"{result.method}, {result.runtime_s:.2f} s")]
+    sides = {"goodput": "more than", "gpus": "fewer than", "price": "less than", "time": "less than"}
+    floor = achieved(instance, result.lower_bound) if result.lower_bound else "0"
+    text = f"{achieved(instance, result.objective)}; no plan of these configurations has {sides[instance.objective]} "
+    text += f"{floor} ({result.bound_kind}); gap {percent(result.gap or 0.0)}; {result.status}"
+    return [("bound", text), ("method", f"{result.method}, {result.runtime_s:.2f} s, stopped by {result.stop}")]
 
 
-def _simpler(result: Result) -> list[tuple[str, str]]:
+def _simpler(result: Result, instance: MeshInstance) -> list[tuple[str, str]]:
     """One configuration a phase, where the optimum mixes several."""
     assert result.solution is not None and result.objective is not None
     simple = result.solution["simplest"]
@@ -166,8 +172,8 @@ def _simpler(result: Result) -> list[tuple[str, str]]:
     if simple is None or len(set(kinds)) == len(kinds):
         return []
     pools = " + ".join(f"{many:,} x {label}" for label, many in simple["pools"])
-    behind = percent(simple["objective"] / result.objective - 1) if result.objective else "0 %"
-    return [("simpler", f"{pools}: {behind} more {result.unit} (--method uniform)")]
+    cost = behind(instance, simple["objective"], result.objective)
+    return [("simpler", f"{pools}: {cost} (--method uniform)")]
 
 
 def _launch(solution: Mapping[str, Any], say: Say) -> None:

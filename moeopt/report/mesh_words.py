@@ -46,6 +46,15 @@ def achieved(instance: MeshInstance, value: float) -> str:
     return f"{value:,.0f} GPUs" if instance.objective == "gpus" else f"price {value:,.6g}"
 
 
+def behind(instance: MeshInstance, value: float, best: float) -> str:
+    """How a value of the objective compares with the best one, in the words of its goal."""
+    if instance.objective == "goodput":
+        return f"{percent(1 - best / value)} fewer requests"
+    more = percent(value / best - 1)
+    what = {"gpus": "more GPUs", "price": "dearer", "time": "more time a token"}
+    return f"{more} {what[instance.objective]}"
+
+
 def verdict(instance: MeshInstance, comparison: Comparison, rows: list[RowFigures]) -> list[Text]:
     """What is best, who else gets there, and how far from the bound it is."""
     best = next((row for row in rows if row.best), None)
@@ -62,11 +71,11 @@ def verdict(instance: MeshInstance, comparison: Comparison, rows: list[RowFigure
     if equal:
         first += [" (", *words.listed(equal), f" {'gets' if len(equal) == 1 else 'get'} there too)"]
     found: list[Text] = [[*first, f": {pools_said(best.solution)}."]]
-    behind = [row for row in solved if row.method in ("recipe", "uniform", "per_price")]
-    more = [(row.result.objective / value - 1, row.method) for row in behind if row.result and row.result.objective]
-    worst = max(more, default=None)
-    if worst is not None and worst[0] > 1e-9:
-        found.append([Name(worst[1]), f" needs {percent(worst[0])} more {best.result.unit}."])
+    rivals = [row for row in solved if row.method in ("recipe", "uniform", "per_price")]
+    known = [(row.result.objective, row.method) for row in rivals if row.result and row.result.objective]
+    worst = max(known, default=None)
+    if worst is not None and worst[0] > value * (1 + 1e-9):
+        found.append(["The plan of ", Name(worst[1]), f": {behind(instance, worst[0], value)}."])
     if best.gap is not None:
         sure = "No plan of these configurations is"
         sure = sure if bound_kind(comparison) == "certified" else f"A solver claims that {sure[0].lower()}{sure[1:]}"
