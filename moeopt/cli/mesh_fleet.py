@@ -43,10 +43,11 @@ def gpus_of(fleet: Fleet, notes: list[str]) -> list[GpuType]:
             check.add("--gpu", text, rule="must be NAME, NAME:COUNT or NAME:COUNT:PRICE", fix="Write h20:64:1.85")
             continue
         if rest and rest[0]:
-            if rest[0].isdecimal():
+            if rest[0].isdecimal() and int(rest[0]):
                 stock = int(rest[0])
             else:
-                check.add("--gpu", text, rule="must have a whole count", fix=f"Write {name}:64")
+                rule = f"must have a whole count >= 1, not {rest[0]}"
+                check.add("--gpu", text, rule=rule, fix=f"Write {name}:64, or {name} for any number")
         if len(rest) == 2:
             listed = units.numbers("--gpu", rest[1], check)
             if price is not None:
@@ -55,7 +56,7 @@ def gpus_of(fleet: Fleet, notes: list[str]) -> list[GpuType]:
         if fleet.gpus is not None and len(fleet.gpu or ()) == 1:
             if stock is not None:
                 check.add("--gpus", fleet.gpus, rule="says the same as --gpu", fix="Give it once")
-            stock = fleet.gpus
+            stock = fleet.gpus if fleet.gpus > 0 else None  # said below
         with check.within():
             found.append(GpuType.of(name, stock=stock, price=price, efficiency=efficiency, node_gpus=fleet.node_gpus))
     if fleet.gpus is not None and len(fleet.gpu or ()) > 1:
@@ -97,7 +98,6 @@ def _of_cluster(fleet: Fleet, prices: dict[str, float], efficiency: Any, notes: 
             check.add(option, value, rule="is said by --cluster", fix="Leave it out")
     with check.within():
         cluster = find_cluster([part for part in fleet.cluster.split(",") if part])
-    with check.within():
         kind = _kind(fleet)
     strange = [name for name in prices if name and kind and name != kind.lower()]
     for name in strange:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli import units
@@ -25,6 +25,23 @@ LISTS = {
 """Words of ``--families`` that stand for several."""
 
 
+OPTIONS = {
+    **{name: f"--{name.replace('_', '-')}" for name in ("input_tokens", "output_tokens", "cached", "objective", "gpu",
+                                                        "families", "most_pp", "most_batch", "redundant", "engine",
+                                                        "transport", "drafts", "price", "llm", "node_gpus")},
+    "rate_per_s": "--rate",
+    "ttft_s": "--ttft",
+    "tpot_s": "--tpot",
+    "stock": "--gpus",
+    "gpus": "--gpu",
+    "kv_formats": "--kv",
+    "reserve_bytes": "--reserve",
+    "sides": "--roles",
+    "usable_memory": "--usable",
+}  # fmt: skip
+"""Fields of an instance, and the options that set them."""
+
+
 @dataclass(frozen=True)
 class Question:
     """An instance, and what was assumed to make it."""
@@ -44,7 +61,7 @@ def from_document(path: str) -> Question:
 
 def from_options(which: WhichLlm, fleet: Fleet, asked: Asked, choice: Choice) -> Question:
     """An instance from options; every violation at once."""
-    from moeopt.mesh import Demand, MeshInstance, Slo
+    from moeopt.mesh import Demand, MeshInstance, Slo, Workload
 
     check = Violations()
     notes: list[str] = []
@@ -63,18 +80,28 @@ def from_options(which: WhichLlm, fleet: Fleet, asked: Asked, choice: Choice) ->
         workload = _workload(asked, notes)
     with check.within():
         slo = Slo(ttft, tpot)
-    rest: dict[str, Any] = {}
-    with check.within():
-        rest = _choices(choice, fleet, llm)
-    check.raise_if_any()
-    assert llm is not None and workload is not None and slo is not None
+    rest = _choices(choice, fleet, llm, check)
     numerics = rest.pop("numerics")
     objective: Any = asked.objective or _objective(asked, gpus)
-    demand = Demand(llm, workload, slo, numerics)
-    band = None
-    if fleet.calibration is not None:
-        gpus, rest["overhead_s"], band = _calibrated(fleet.calibration, gpus, demand, notes)
-    return Question(MeshInstance((demand,), tuple(gpus), objective, name=llm.name, **rest), tuple(notes), band)
+    band, instance = None, None
+    if llm is not None and gpus:  # what is wrong already has a stand-in, so that all is said at once
+        demand = Demand(llm, workload or Workload(1, 1, rate_per_s=1.0), slo or Slo(), numerics)
+        with check.within():
+            if fleet.calibration is not None:
+                gpus, rest["overhead_s"], band = _calibrated(fleet.calibration, gpus, demand, notes)
+        with check.within():
+            instance = MeshInstance((demand,), tuple(gpus), objective, name=llm.name, **rest)
+    if check.found:
+        raise InstanceError([_as_typed(one) for one in check.found])
+    assert instance is not None
+    return Question(instance, tuple(notes), band)
+
+
+def _as_typed(violation: Violation) -> Violation:
+    """The same of the option that sets the field."""
+    name, bracket, rest = violation.field.partition("[")
+    option = OPTIONS.get(name)
+    return violation if option is None else replace(violation, field=f"{option}{bracket}{rest}")
 
 
 def question(path: str | None, which: WhichLlm, fleet: Fleet, asked: Asked, choice: Choice) -> Question:
@@ -141,10 +168,9 @@ def _workload(asked: Asked, notes: list[str]) -> Workload:
     return Workload(tokens, output, asked.cached, asked.rate)
 
 
-def _choices(choice: Choice, fleet: Fleet, llm: LlmFacts | None) -> dict[str, Any]:
+def _choices(choice: Choice, fleet: Fleet, llm: LlmFacts | None, check: Violations) -> dict[str, Any]:
     from moeopt.cost.roofline import BF16, FP4, FP8
 
-    check = Violations()
     found: dict[str, Any] = {"numerics": None}
     if choice.dtype is not None:
         known = {"bf16": BF16, "fp8": FP8, "fp4": FP4}
@@ -172,7 +198,6 @@ def _choices(choice: Choice, fleet: Fleet, llm: LlmFacts | None) -> dict[str, An
         uneven = _imbalance(choice, llm)
         if uneven is not None:
             found["imbalance"] = uneven
-    check.raise_if_any()
     return found
 
 
@@ -196,6 +221,12 @@ def _imbalance(choice: Choice, llm: LlmFacts | None) -> Imbalance | None:
         return Imbalance.even()
     if choice.imbalance in ("mixed", "one-domain"):
         return Imbalance.shipped(choice.imbalance)
-    ratio = units.numbers("--imbalance", choice.imbalance, check)[0]
-    check.raise_if_any()
+    try:
+        ratio = float(choice.imbalance)
+    except ValueError:
+        ratio = 0.0
+    if not 1 <= ratio < float("inf"):
+        fix = "Write 1.2, even, mixed or one-domain"
+        check.add("--imbalance", choice.imbalance, rule="must be a number >= 1, or the name of shipped loads", fix=fix)
+        check.raise_if_any()
     return Imbalance(f"{ratio:g}, as asked", ((2, 0, ratio),))

@@ -149,7 +149,11 @@ class Choice:
     ] = None
     transport: Annotated[
         str | None,
-        typer.Option("--transport", help="auto, deepep-normal, deepep-ll or allgather.", rich_help_panel=CHOICE),
+        typer.Option(
+            "--transport",
+            help="auto, deepep-normal, deepep-ll, nvl-domain, allgather; or none, which counts no buffers.",
+            rich_help_panel=CHOICE,
+        ),
     ] = None
     loads: Annotated[
         str | None,

@@ -131,6 +131,7 @@ class MeshInstance:
         for kv in self.kv_formats:
             if kv not in FORMATS:
                 check.add("kv_formats", kv, rule=f"is not one of {', '.join(FORMATS)}", fix="Use one of these")
+        self._check_serving(check)
         not_negative(check, reserve_bytes=self.reserve_bytes, overhead_s=self.overhead_s)
         whole(check, most_pp=self.most_pp, most_batch=self.most_batch)
         for place, value in enumerate(self.redundant or ()):
@@ -153,6 +154,18 @@ class MeshInstance:
                 check.add("sides", side, rule=f"is not one of {', '.join(SIDES)}", fix="Use one of these")
             if name not in names:
                 check.add("sides", name, rule=f"is no type of GPU here: {', '.join(names)}", fix="Add it", where=side)
+
+    def _check_serving(self, check: Violations) -> None:
+        from moeopt.mesh.flags import ENGINES
+        from moeopt.mesh.transport import TRANSPORTS
+
+        if self.engine is not None and self.engine not in ENGINES:
+            rule, fix = f"is not one of {', '.join(ENGINES)}", "Use one of these, or leave it out"
+            check.add("engine", self.engine, rule=rule, fix=fix)
+        if self.transport not in TRANSPORTS:
+            check.add(
+                "transport", self.transport, rule=f"is not one of {', '.join(TRANSPORTS)}", fix="Use one of these"
+            )
 
     def _check_objective(self, check: Violations) -> None:
         if self.objective not in get_args(Objective):
