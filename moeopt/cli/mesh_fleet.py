@@ -48,7 +48,7 @@ def gpus_of(fleet: Fleet, notes: list[str]) -> list[GpuType]:
             else:
                 rule = f"must have a whole count >= 1, not {rest[0]}"
                 check.add("--gpu", text, rule=rule, fix=f"Write {name}:64, or {name} for any number")
-        if len(rest) == 2:
+        if len(rest) == 2 and rest[1]:
             listed = units.numbers("--gpu", rest[1], check)
             if price is not None:
                 check.add("--price", price, rule=f"{name} has one with --gpu", fix="Give it once")
