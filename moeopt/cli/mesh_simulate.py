@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.mesh_options import Simulating, given
+from moeopt.cli.say import count
 from moeopt.errors import NotApplicable, Violations
 from moeopt.percent import percent
 from moeopt.report.mesh_words import per_second
@@ -34,11 +35,11 @@ def check_options(simulating: Simulating) -> None:
     if not simulating.simulate:
         for option in given(simulating):
             check.add(option, "given", rule="is for --simulate", fix="Give --simulate too")
-    part, count = simulating.attainment, simulating.requests
+    part, asked = simulating.attainment, simulating.requests
     if part is not None and not 0 < part <= 1:
         check.add("--attainment", part, rule="must be a number above 0, at most 1", fix="Write 0.9 for nine of ten")
-    if count is not None and count < 1:
-        check.add("--requests", count, rule="must be a whole number >= 1", fix="Leave it out for 2,000")
+    if asked is not None and asked < 1:
+        check.add("--requests", asked, rule="must be a whole number >= 1", fix="Leave it out for 2,000")
     check.raise_if_any()
 
 
@@ -103,4 +104,6 @@ def show(chance: Sequence[PlanGoodput] | None, instance: MeshInstance, say: Say)
                     f"{seconds(value)} ({part} %)" for value, part in zip(values, (50, 90, 99), strict=True)
                 )
                 say.line(f"{word:<12} {shown}")
-        say.line(f"drawn        {one.requests:,} requests of each replica, {one.simulations} rates, seed {one.seed}")
+        say.line(
+            f"drawn        {one.requests:,} requests of each replica, {count(one.simulations, 'rate')}, seed {one.seed}"
+        )

@@ -159,6 +159,9 @@ def _refusals(instance: MeshInstance, config: Config) -> list[str]:
     for gpu, memory in config.memory.items():
         if memory.free < 0 and not found:
             found.append(f"memory: {memory.used / 1e9:.4g} GB on a {gpu}, {memory.usable / 1e9:.4g} GB are usable")
+    if instance.engine is not None and instance.engine not in config.legal_in and not found:
+        what = ": attention and experts on GPUs of their own" if config.family == "apart" else ""
+        found.append(f"{instance.engine} does not launch it{what}")
     if instance.objective == "time" and config.decode_per_s > 0 and config.tpot_s is None:
         found.append("tpot_s is not known")
     slo = instance.demands[config.demand].slo

@@ -158,3 +158,19 @@ def test_every_legal_shape_has_a_command(llm: LlmFacts) -> None:
             found = launch(engine, spread, llm, H800)
             assert found.nodes == 1
             assert (llm.hf_id or "$MODEL") in found.command
+
+
+def test_an_engine_is_asked_for_and_nothing_else_is_bought() -> None:
+    """Attention and experts apart were bought for vLLM, which has no such mode."""
+    from moeopt import mesh
+
+    demand = mesh.demand_of(find("mixtral-8x7b"), (571, 159), slo=mesh.Slo(tpot_s=0.15))
+    stock = [mesh.GpuType.of("H20", stock=8)]
+    for engine in ("vllm", "sglang"):
+        asked = mesh.MeshInstance([demand], stock, "goodput", most_pp=1, engine=engine)
+        solution = mesh.solve(asked).solution
+        assert all(engine in pool["config"]["legal_in"] for pool in solution["pools"])
+        apart = [row for row in solution["ranking"] if row["family"] == "apart"]
+        assert apart and all(
+            row["behind"] is None and f"{engine} does not launch it" in row["why_not"] for row in apart
+        )

@@ -17,8 +17,8 @@ from moeopt.mesh.goodput.simulate import simulate
 from moeopt.mesh.instance import MeshInstance
 
 Floats = NDArray[np.float64]
-SETTLING = 0.1
-"""Part of the requests before those that count, in which queues form."""
+SETTLING = 1.0
+"""Requests before those that count, as a part of these: queues that grow without end have to show."""
 
 
 def part_of(instance: MeshInstance, config: Config, share: float, notes: list[str]) -> Part:
@@ -50,7 +50,12 @@ class Part:
         self.outputs = 1 if config.family == "prefill" else workload.output_tokens
 
     def most(self) -> float:
-        """Requests a second of the replica that nothing can exceed."""
+        """Requests a second of the replica that cannot be kept up for longer.
+
+        Where it serves whole requests that is the rate of means: all its places are taken then (Little's law).
+        """
+        if self.config.family == "colocated":
+            return self.config.decode_per_s
         one = Requests.poisson(1, input_tokens=self.inputs, output_tokens=self.outputs)
         if self.service.prefill_tokens is None:
             return most_rate(self.service, one)
