@@ -70,6 +70,8 @@ def from_options(which: WhichLlm, fleet: Fleet, asked: Asked, choice: Choice) ->
         llm = which.facts()
         if llm is None:
             check.add("--llm", "missing", rule="there must be an LLM", fix="Give --llm NAME or --hf-config FILE")
+        else:
+            _known_attention(llm, check)
     gpus: list[GpuType] = []
     with check.within():
         gpus = gpus_of(fleet, notes)
@@ -95,6 +97,19 @@ def from_options(which: WhichLlm, fleet: Fleet, asked: Asked, choice: Choice) ->
         raise InstanceError([_as_typed(one) for one in check.found])
     assert instance is not None
     return Question(instance, tuple(notes), band)
+
+
+def _known_attention(llm: LlmFacts, check: Violations) -> None:
+    """Refuse an LLM whose attention no closed form covers, before the work."""
+    from moeopt.llm.counts import parts_of
+
+    try:
+        parts_of(llm)
+    except InstanceError as error:
+        for one in error.violations:
+            if one.field == "family":
+                fix = "Its mesh cannot be modelled; moeopt info llms lists the attention of others"
+                check.add("--llm", llm.name, rule=one.rule, fix=fix)
 
 
 def _as_typed(violation: Violation) -> Violation:

@@ -157,10 +157,11 @@ def _families(instance: MeshInstance, solution: Mapping[str, Any]) -> list[tuple
 
 def _bound(result: Result, instance: MeshInstance) -> list[tuple[str, str]]:
     assert result.objective is not None and result.lower_bound is not None
-    sides = {"goodput": "more than", "gpus": "fewer than", "price": "less than", "time": "less than"}
-    floor = achieved(instance, result.lower_bound) if result.lower_bound else "0"
-    text = f"{achieved(instance, result.objective)}; no plan of these configurations has {sides[instance.objective]} "
-    text += f"{floor} ({result.bound_kind}); gap {percent(result.gap or 0.0)}; {result.status}"
+    sides = {"goodput": "serves more", "gpus": "takes fewer", "price": "costs less", "time": "takes less"}
+    floor = achieved(instance, result.lower_bound).removeprefix("price ") if result.lower_bound else "0"
+    kind = "certified" if result.bound_kind == "certified" else "a solver's claim"
+    text = f"{achieved(instance, result.objective)}; no plan of these configurations {sides[instance.objective]} than "
+    text += f"{floor} ({kind}); gap {percent(result.gap or 0.0)}; {result.status}"
     return [("bound", text), ("method", f"{result.method}, {result.runtime_s:.2f} s, stopped by {result.stop}")]
 
 
@@ -221,10 +222,35 @@ def _distinct(ranking: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return found
 
 
+def _kind(reason: str) -> str:
+    """The first of several reasons, without what differs from shape to shape.
+
+    >>> _kind("tp = 24: 128 heads do not divide by 24; moe_tp = 3: no")
+    'heads do not divide by TP'
+    >>> _kind("moe_tp = 3: the 2,048 columns of an expert do not divide by 3")
+    'columns of an expert do not divide by MoE-TP'
+    >>> _kind("TTFT is 2100 ms for a prompt that never waits, above 2000 ms")
+    'TTFT for a prompt that never waits'
+    >>> _kind("does not fit: weights and buffers need 90 GB of 72 GB usable on a GPU")
+    'weights and buffers do not fit'
+    """
+    first = reason.split("; ")[0]
+    field, _, rest = first.partition(" = ")
+    if field in ("ttft_s", "tpot_s"):
+        return f"{field.removesuffix('_s').upper()} above its level"
+    if not re.fullmatch("[a-z_]+", field):
+        text = re.sub("^does not fit: (.*) need .*$", r"\1 do not fit", first)
+        head = re.sub(r",? above .*$", "", re.sub(r" is [0-9.,]+ m?s\b", "", text))
+        return re.split(r": [0-9]|: ep =", head)[0]
+    said = re.sub(r"\b(the|of) (?=[0-9])|[0-9][0-9.,]* ?", "", rest.partition(": ")[2]).strip()
+    degree = "MoE-TP" if field == "moe_tp" else field.upper()
+    return f"{said} {degree}" if said.endswith(" by") else f"{said} ({degree})"
+
+
 def _refused(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many configurations cannot be used, and the kinds of reasons by how often they come."""
     from collections import Counter
 
-    reasons = Counter(re.sub(r"[0-9][0-9.,]*", "...", row["why_not"].split(";")[0].split(":")[0]) for row in rows)
+    reasons = Counter(_kind(row["why_not"]) for row in rows)
     shown = "; ".join(f"{reason} ({many:,})" for reason, many in reasons.most_common(3))
     return f"{count(len(rows), 'configuration')} cannot be used: {shown}; --json has every reason"

@@ -44,7 +44,7 @@ def test_words_have_one_answer_its_band_its_bound_and_the_command(moeopt, instan
     out = " ".join(run.out.split())
     assert run.code == 0
     assert "uncalibrated, from data sheets: nine of ten of the 821 measured runs" in out
-    assert "no plan of these configurations has more than" in out and "(certified); gap 0 %; OPTIMAL" in out
+    assert "no plan of these configurations serves more than" in out and "(certified); gap 0 %; OPTIMAL" in out
     assert "runners-up, by what a request costs with them" in out and "bought" in out
     assert "vllm serve mistralai/Mixtral-8x7B" in out
     assert "ms of 40 ms" in out and "s of 2 s" in out
