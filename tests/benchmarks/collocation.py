@@ -3,10 +3,10 @@
     python -m tests.benchmarks.collocation [--trace FILE ...] [--only TEXT] [--seed N] [--write]
 
 The partitioners are no dependency of the package: ``pip install pymetis kahip mtkahypar`` into an environment of its
-own; one that is missing stands as absent, with the reason below the table. Rows are traces drawn by seed (``planted.py``)
-and those of ``--trace``, layer by layer on 2 and 4 nodes. The first half of the tokens is fitted, the second scored.
-Ours runs five seeds; every partitioner runs for as long, five seeds or more. ``--write`` keeps the table in
-``reports/collocation-bench.md``. Run nothing else beside it; about half an hour.
+own; one that is missing stands as absent, with the reason below the table. Rows are traces drawn by seed
+(``planted.py``) and those of ``--trace``, layer by layer on 2 and 4 nodes. The first half of the tokens is fitted, the
+second scored. Ours runs five seeds; every partitioner runs for as long, five seeds or more. ``--write`` keeps the
+table in ``reports/collocation-bench.md``. Run nothing else beside it; about half an hour.
 """
 
 from __future__ import annotations
@@ -214,12 +214,13 @@ def head(given: argparse.Namespace) -> str:
     return (
         f"# Collocation beside public partitioners\n\n`python -m tests.benchmarks.collocation {' '.join(arguments)}`, "
         f"seed {given.seed}: {used}.\n\n"
-        "Lambda: nodes that a token touches, on average, counted token by token on the first half of each trace, which\n"
-        "is what is fitted; the second half is held out. Equal parts, one replica of each expert. Ours: `search`, best of\n"
-        "five seeds. Others: best of as many seeds as fit into the same time, five or more; how many stands in brackets.\n"
-        "METIS and KaHIP cut the graph of pairs, Mt-KaHyPar sums the parts of every token; parts that are not equal are\n"
-        "evened out by the moves that cost fewest copies, and how often that was needed stands beside. The bound is of\n"
-        "lambda, fitted. Rows before those of trace files are drawn by seed, see `tests/benchmarks/planted.py`.\n\n"
+        "Lambda: nodes that a token touches, on average, counted token by token on the first half of each trace,\n"
+        "which is what is fitted; the second half is held out. Equal parts, one replica of each expert. Ours:\n"
+        "`search`, best of five seeds. Others: best of as many seeds as fit into the same time, five or more; how\n"
+        "many stands in brackets. METIS and KaHIP cut the graph of pairs, Mt-KaHyPar sums the parts of every token;\n"
+        "parts that are not equal are evened out by the moves that cost fewest copies, and how often that was needed\n"
+        "stands beside. The bound is of lambda, fitted. Rows before those of trace files are drawn by seed, see\n"
+        "`tests/benchmarks/planted.py`.\n\n"
     )
 
 
