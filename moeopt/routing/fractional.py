@@ -55,9 +55,8 @@ def optimum(hosting: Hosting, task: Task, *, compiled: bool = True) -> Optimum:
 
 def settled(hosting: Hosting, task: Task) -> NDArray[Any]:
     """(G,) what each GPU has to do whatever the split: its base, and experts that lie on no other GPU."""
-    alone = np.flatnonzero(hosting.hosts[hosting.expert] == 1)
     base = task.base.copy()
-    np.add.at(base, hosting.gpu[alone], task.weight[hosting.expert[alone]])
+    np.add.at(base, hosting.gpu[hosting.alone], task.weight[hosting.expert[hosting.alone]])
     return base
 
 

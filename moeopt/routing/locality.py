@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.routing.instance import RoutingInstance, exact
-from moeopt.routing.plan import Share
+from moeopt.routing.plan import Routing
 
 Pair = tuple[int, int]
 
@@ -31,15 +31,18 @@ def spread_of(instance: RoutingInstance, row: int) -> NDArray[np.float64]:
     return found
 
 
-def local_tokens(instance: RoutingInstance, row: int, shares: tuple[Share, ...], in_tokens: bool) -> float:
+def local_tokens(instance: RoutingInstance, row: int, plan: Routing) -> float:
     """Most tokens of a layer that can stay on their node under a split."""
-    if not shares:
+    if not plan.shares[row]:
         return 0.0
     node = np.array(nodes_of(instance)[1])
-    expert, gpu, part = (np.array(column) for column in zip(*shares, strict=True))
+    expert, gpu, part = plan.columns(row)
     spread = spread_of(instance, row)
     there = np.zeros(spread.shape)
-    np.add.at(there, (expert, node[gpu]), part * (1.0 if in_tokens else instance.loads[row][expert].astype(np.float64)))
+    tokens = part.astype(np.float64)
+    if not plan.in_tokens:
+        tokens = tokens * instance.loads[row][expert]
+    np.add.at(there, (expert, node[gpu]), tokens)
     return float(np.minimum(there, spread).sum())
 
 
