@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.kernels import splitting
+from moeopt.kernels import mincost, splitting
 from moeopt.limits import Deadline
 from moeopt.routing.layer import Hosting, Task
 
@@ -62,4 +62,5 @@ def settled(hosting: Hosting, task: Task) -> NDArray[Any]:
 
 def compiled_in_time(deadline: Deadline) -> bool:
     """Whether the compiled kernels can be had before the time is up."""
-    return all(kernel.in_time(deadline) for kernel in (splitting.newton, splitting.balance, splitting.fill))
+    kernels = (splitting.newton, splitting.balance, splitting.fill, mincost.min_cost_flow)
+    return all(kernel.in_time(deadline) for kernel in kernels)

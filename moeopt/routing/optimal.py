@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,25 +51,24 @@ def local_first(instance: RoutingInstance, context: Context) -> Outcome[Routing]
 
     def solve(row: int, compiled: bool) -> Layer:
         hosting = instance.hostings[row]
+        parts: NDArray[Any]
         if instance.whole:
             whole = _whole(instance, row, compiled)
             value, cut, steps = whole.value, _cut(whole), whole.flows
         else:
             found = _optimum(instance, row, compiled)
             value, cut, steps = found.value, Cut(found.gpus, found.value), found.cuts
-        amounts = most_local(instance, row, value)
-        parts: list[Any] = splits.even(hosting).tolist()
-        pairs = list(zip(hosting.expert.tolist(), hosting.gpu.tolist(), strict=True))
-        totals: dict[int, int] = {}
-        for (expert, _), amount in amounts.items():
-            totals[expert] = totals.get(expert, 0) + amount
-        for place, pair in enumerate(pairs):
-            if instance.whole:
-                load = int(instance.loads[row, pair[0]])
-                parts[place] = amounts.get(pair, load if hosting.hosts[pair[0]] == 1 else 0)
-            elif pair in amounts:
-                parts[place] = amounts[pair] / totals[pair[0]]
-        return np.array(parts), cut, steps
+        amounts = most_local(instance, row, value, compiled=compiled)
+        if instance.whole:
+            parts = instance.loads[row][hosting.expert]  # right for experts on one GPU
+            parts[hosting.on_shared] = amounts
+            return parts, cut, steps
+        parts, first = splits.even(hosting), hosting.pairs.first.tolist()
+        for low, high in pairwise(first):
+            total = sum(amounts[low:high])
+            if total:
+                parts[hosting.on_shared[low:high]] = [amount / total for amount in amounts[low:high]]
+        return parts, cut, steps
 
     return _layers(instance, context, solve)
 
