@@ -46,13 +46,18 @@ def local_tokens(instance: RoutingInstance, row: int, plan: Routing) -> float:
     return float(np.minimum(there, spread).sum())
 
 
-def _staying(instance: RoutingInstance, row: int, expert: int, supply: int, unit: int, node: list[int]) -> list[int]:
-    """Units of one expert by the node they come from, rounded down; they weigh what the expert's tokens weigh."""
-    count = max(node) + 1
+def _staying(
+    instance: RoutingInstance, row: int, expert: int, supply: int, unit: int, node: list[int], alike: list[int]
+) -> list[int]:
+    """Units of one expert by the node they come from, rounded down; they weigh what the expert's tokens weigh.
+
+    ``alike``: how many GPUs each node has.
+    """
+    count = len(alike)
     if not instance.loads[row, expert]:
         return [0] * count
     if instance.sources is None:
-        return [supply * node.count(place) // len(node) for place in range(count)]
+        return [supply * here // len(node) for here in alike]
     load = exact(instance.loads[row, expert].item())
     found = [Fraction(0)] * count
     for place, tokens in zip(node, instance.sources[row, expert].tolist(), strict=True):
@@ -105,7 +110,8 @@ def _flow(
     compiled: bool,
 ) -> list[int]:
     """The flow on each pair; see *Locality* in ``models/routing.md``."""
-    hosting, (_, node) = instance.hostings[row], nodes_of(instance)
+    hosting, (nodes, node) = instance.hostings[row], nodes_of(instance)
+    alike = np.bincount(node, minlength=nodes).tolist()
     gpus = len(room)
     source, sink, count = gpus, gpus + 1, gpus + 2
     copies, shared = hosting.copies[hosting.on_shared].tolist(), hosting.shared.tolist()
@@ -115,7 +121,7 @@ def _flow(
     for expert, supply in enumerate(amounts):
         start, count = count, count + 1
         edges.append((source, start, supply, 0))
-        stay = _staying(instance, row, shared[expert], supply, unit, node)
+        stay = _staying(instance, row, shared[expert], supply, unit, node, alike)
         at: dict[int, int] = {}
         for place in range(first[expert], first[expert + 1]):
             gpu = on[place]
