@@ -248,7 +248,11 @@ def recheck(instance: CollocationInstance, row: int, certificate: Mapping[str, A
             diagonal = np.array(certificate["diagonal"])
             if not _own_partitions(instance):
                 touched = max(touched, _by_pairs(instance, rows, certificate))
-        true = objective_floor(instance, rows, floors(instance, rows, touched, diagonal)[1])
+        touched, copies = floors(instance, rows, touched, diagonal)
+        true = objective_floor(instance, rows, copies)
+        if Fraction(certificate["touched"]) > touched * (1 + Fraction(1, 10**9)):
+            text = f"touched = {certificate['touched']} does not follow from its certificate, which gives {touched}"
+            return [f"layer {layer}: {text}"]
     if said > true * (1 + Fraction(1, 10**9)):
         text = f"the bound {float(said):g} does not follow from its certificate, which gives {float(true):g}"
         return [f"layer {layer}: {text}"]
