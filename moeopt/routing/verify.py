@@ -61,10 +61,10 @@ def evaluate(instance: RoutingInstance, plan: Routing) -> Evaluation:
     found = _faults(instance, plan, plain)
     if found:
         raise PlanError(found)
-    judged = []
-    for row, right in enumerate(plain):
-        layer = sums.judged(instance, row, plan) if right else None
-        judged.append(layer or _layer(instance, row, plan.shares[row], plan.in_tokens))
+    quick = sums.judged(instance, [row for row, right in enumerate(plain) if right], plan)
+    judged = [
+        quick.get(row) or _layer(instance, row, plan.shares[row], plan.in_tokens) for row in range(instance.num_layers)
+    ]
     return Evaluation(*zip(*judged, strict=True))
 
 

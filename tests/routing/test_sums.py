@@ -16,12 +16,10 @@ from tests.routing.strategies import instances
 @given(instances() | instances(whole=True), st.data())
 def test_all_at_once_and_pair_by_pair_agree(instance: RoutingInstance, data: st.DataObject) -> None:
     plan = routing.solve(instance, method=data.draw(st.sampled_from(("even", "waterfill", "auto")))).plan
-    for row in range(instance.num_layers):
-        quick = sums.judged(instance, row, plan)
-        if quick is not None:
-            slow = verify._layer(instance, row, plan.shares[row], plan.in_tokens)
-            assert quick[:2] == slow[:2]
-            assert quick[2] == pytest.approx(slow[2], rel=1e-14, abs=0)
+    for row, quick in sums.judged(instance, range(instance.num_layers), plan).items():
+        slow = verify._layer(instance, row, plan.shares[row], plan.in_tokens)
+        assert quick[:2] == slow[:2]
+        assert quick[2] == pytest.approx(slow[2], rel=1e-14, abs=0)
 
 
 @pytest.mark.parametrize("size", [10**3, 10**9, 10**11, 10**15])
@@ -31,7 +29,7 @@ def test_large_loads_and_tiny_parts_agree(size: int, parts: tuple[float, float])
     shares = [(e, g, part) for e in range(2) for g, part in enumerate((*parts, max(1 - sum(parts), 0.0)))]
     plan = Routing.of([shares])
     slow = verify._layer(instance, 0, plan.shares[0], False)
-    quick = sums.judged(instance, 0, plan)
+    quick = sums.judged(instance, [0], plan).get(0)
     assert routing.evaluate(instance, plan).max_load == (slow[0],)
     if quick is not None:
         assert quick[:2] == slow[:2]
