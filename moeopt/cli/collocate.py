@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from moeopt.cli.collocate_options import Pace, PlanRules, Where
 from moeopt.cli.options import Output
-from moeopt.cli.say import Say, complain
+from moeopt.cli.say import Say, complain, few
 from moeopt.cli.verb import DONE, INFEASIBLE, NO_PLAN, verb
 from moeopt.errors import Violations
 
 if TYPE_CHECKING:
-    from moeopt.collocation import CollocationInstance
     from moeopt.result import Result
 
 EXAMPLE = """Example:
@@ -25,9 +24,14 @@ moeopt collocate trace.jsonl --nodes 2 --gpus 16 --max-imbalance 1.1 --json
 
 moeopt collocate trace.npz --cluster topo.txt --transport nvl-domain --step 80ms
 
+moeopt collocate trace.npz --cluster node0.xml,node1.xml --source ranks.csv
+
+moeopt collocate pairs.npy --pairs --nodes 4 --gpus 32
+
 moeopt convert plan.json --to sglang --layers-total 24 --dense none -o map.json"""
 
 FEW_LAYERS = 8
+PAIRS_APART = "pairs apart"
 ENDINGS = (".json", ".svg", ".png")
 
 
@@ -35,19 +39,21 @@ ENDINGS = (".json", ".svg", ".png")
 def collocate(
     say: Say,
     trace: Annotated[
-        str, typer.Argument(metavar="TRACE", help="A routing trace (.npz with topk_ids, .jsonl), or an instance.")
+        str,
+        typer.Argument(metavar="TRACE", help="A routing trace (.npz with topk_ids, .jsonl), pairs, or an instance."),
     ],
     where: Where,
     rules: PlanRules,
     pace: Pace,
     output: Output,
     experts: Annotated[int | None, typer.Option("--experts", min=1, help="E, where the trace does not say it.")] = None,
-    held_out: Annotated[
-        float, typer.Option("--held-out", help="Share of the tokens, the last ones, that plans are only scored on.")
-    ] = 0.5,
     current: Annotated[
         str | None, typer.Option("--current", metavar="FILE", help="The plan or map that runs, to compare with.")
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Also every cut, every link's load, and what free routes would make of it."),
+    ] = False,
     method: Annotated[
         str, typer.Option("--method", help="See moeopt info methods; or package.module:function.")
     ] = "auto",
@@ -57,6 +63,7 @@ def collocate(
     The plan is made for the first tokens of the trace and scored on the others (--held-out). -o writes the plan (.json,
     which convert reads) or draws link loads and the traffic between nodes before and after (.svg, .png).
     """
+    from moeopt.cli.collocate_input import read_instance
     from moeopt.cli.solving import find_plugins, guarded_output
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.collocation import PROBLEM
@@ -71,7 +78,13 @@ def collocate(
         with check.within():
             check_target(to_file, ENDINGS, output.force, what="a plan or a picture")
     with check.within():
-        instance = read_instance(trace, where, rules, experts=experts, held_out=held_out, current=current)
+        given = [
+            *where.given(),
+            *rules.given(),
+            *(["--experts"] if experts else []),
+            *(["--current"] if current else []),
+        ]
+        instance = read_instance(trace, where, rules.arguments(), experts=experts, current=current, given=given)
     check.raise_if_any()
     assert instance is not None and limits is not None
     find_plugins([method])
@@ -85,9 +98,18 @@ def collocate(
 
         draw(instance, result, to_file)
     if output.json or output.output == STDOUT:
-        say.document(result.to_dict())
+        document = result.to_dict()
+        if explain and result.plan is not None:
+            from moeopt.collocation import explain as explained
+
+            document["explain"] = explained(instance, result.plan)
+        say.document(document)
     elif result.solution is not None:
         _show(result, say)
+        if explain:
+            from moeopt.cli.collocate_explain import show_explained
+
+            show_explained(instance, result.plan, say)
     for note in result.notes:
         say.note(note)
     if to_file is not None:
@@ -113,55 +135,6 @@ def _say_if_compiling(method: str, limited: bool, say: Say) -> None:
         say.note("compiling the search, once on this machine: half a minute or more; moeopt warmup does it beforehand")
 
 
-def read_instance(
-    trace: str, where: Where, rules: PlanRules, *, experts: int | None, held_out: float, current: str | None
-) -> CollocationInstance:
-    """From a trace and options, or from an instance document."""
-    from moeopt.collocation import CollocationInstance
-    from moeopt.collocation.instance import SCHEMA
-    from moeopt.documents import read_bytes, read_json
-    from moeopt.workload.token_ids import read_token_ids
-
-    if trace.lower().endswith(".json"):
-        document = read_json(read_bytes(trace), trace)
-        if isinstance(document, dict) and document.get("schema") == SCHEMA:
-            return CollocationInstance.from_dict(document, trace)
-    check = Violations()
-    arguments: dict[str, Any] = rules.arguments()
-    with check.within():
-        arguments |= where.arguments()
-    found = None
-    with check.within():
-        found = read_token_ids(trace, experts=experts)
-    check.raise_if_any()
-    assert found is not None
-    if current is not None:
-        arguments["current"] = _running(current, found.layers)
-    return CollocationInstance(
-        found.ids,
-        experts=found.num_experts,
-        layers=found.layers,
-        held_out=held_out,
-        name=trace,
-        notes=found.notes,
-        **arguments,
-    )
-
-
-def _running(path: str, layers: Sequence[int]) -> Any:
-    """Experts in slots of the running plan, layer by layer: a plan of collocate too."""
-    from moeopt.cli.running import read_current
-    from moeopt.engines.base import ExpertMap
-    from moeopt.engines.matching import match_rows
-    from moeopt.engines.source import own_document
-
-    own = own_document(path)
-    if isinstance(own, ExpertMap):
-        rows, _ = match_rows(own, layers, field="--current")
-        return own.slot_expert[rows]
-    return read_current(path, layers).fields["current"]
-
-
 def _show(result: Result, say: Say) -> None:
     from moeopt.cli.tables import duration, percent, table
 
@@ -169,9 +142,10 @@ def _show(result: Result, say: Say) -> None:
     found = result.solution
     scored = found["lambda_held_out"] is not None
     merged = found["lambda_lower_bound"] is not None
+    row_of = "pair" if result.unit == PAIRS_APART else "token"
     if say.verbose or len(found["layers"]) <= FEW_LAYERS:
         heads = ["layer", *(["lambda"] if merged else []), *(["held out"] if merged and scored else [])]
-        heads += [*(["bound"] if merged else []), "copies a token", "imbalance", "gap"]
+        heads += [*(["bound"] if merged else []), f"copies a {row_of}", "imbalance", "gap"]
         rows = table("", *heads)
         for layer in found["layers"]:
             cells = [str(layer["layer"])]
@@ -186,11 +160,11 @@ def _show(result: Result, say: Say) -> None:
     def amount(value: float) -> str:
         return duration(value) if result.unit == "s" else f"{value:,.0f} {result.unit}"
 
-    lines = [("method", result.method), ("objective", f"{amount(result.objective)}, {_objective(found)}")]
+    lines = [("method", result.method), ("objective", f"{amount(result.objective)}, {_objective(found, result.unit)}")]
     if merged:
         held = f", {found['lambda_held_out']:.3f} on tokens held out" if scored else ""
         lines.append(
-            ("lambda", f"{found['lambda']:.3f} units a token{held}; proved >= {found['lambda_lower_bound']:.3f}")
+            ("lambda", f"{found['lambda']:.3f} units a {row_of}{held}; proved >= {found['lambda_lower_bound']:.3f}")
         )
     lines.append(
         ("lower bound", f"{amount(result.lower_bound)}, {result.bound_kind}; gap {percent(result.gap or 0.0)}")
@@ -206,6 +180,11 @@ def _show(result: Result, say: Say) -> None:
         if cut["seconds"]:
             text = f"unit {cut['unit']}: {cut['bytes'] / 1e6:,.1f} MB over {cut['bytes_per_s'] / 1e9:,.0f} GB/s"
             lines.append(("weakest cut", f"{text}, {duration(cut['seconds'])} on the way out"))
+    if "free_routes" in found:
+        from moeopt.cli.collocate_explain import route_lines
+
+        lines += route_lines(found["free_routes"])
+        lines.append(("damage", "; ".join(few(found["free_routes"]["damage"], say.verbose))))
     lines.append(("advice", f"{found['advice']['action']}: {found['advice']['reason']}"))
     lines.append(("status", f"{result.status}, stopped by {result.stop}"))
     lines.append(("time", duration(result.runtime_s)))
@@ -217,7 +196,9 @@ def _show(result: Result, say: Say) -> None:
         say.show(rows)
 
 
-def _objective(found: Mapping[str, Any]) -> str:
+def _objective(found: Mapping[str, Any], unit: str) -> str:
+    if unit == PAIRS_APART:
+        return "an approximation of the copies of tokens, summed over layers"
     return {
         "time": "the busiest link, dispatch and combine, summed over layers",
         "copies": "to units besides a token's own, summed over layers",

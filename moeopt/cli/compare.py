@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli.collocate_options import Sharing, Travel
 from moeopt.cli.options import Gate, Output, Shape, Solving
 from moeopt.cli.ready_plans import fit_plans, read_plans, scored_on
 from moeopt.cli.say import Say
@@ -27,6 +28,8 @@ moeopt compare loads.csv --gpus 32 --slots 96 --methods eplb,search -o report.ht
 
 moeopt compare loads.csv --gpus 32 --slots 96 --plans ours.json,theirs.json
 
+moeopt compare trace.npz --cluster 4x8-h100 -o collocations.html
+
 moeopt compare --fit 'week_1_*.csv' --score 'week_2_*.csv' --gpus 32 --slots 96"""
 
 METHODS = "contiguous,eplb,lpt,search"
@@ -43,6 +46,8 @@ def compare(
     solving: Solving,
     output: Output,
     gate: Gate,
+    travel: Travel,
+    sharing: Sharing,
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -78,23 +83,30 @@ def compare(
 
     With --current the running plan is a row, and a column has the moves that each plan costs.
 
-    Gaps are measured against the best bound that any of them proved. With -o the report is HTML, Markdown, CSV or
-    JSON, as the ending says. --fail-if-worse looks at the plans, and without plans at the best other method.
+    Gaps are measured against the best bound that any of them proved. With -o the report is HTML, Markdown, LaTeX, CSV
+    or JSON, as the ending says. --fail-if-worse looks at the plans, and without plans at the best other method.
 
-    A micro-batch instance is compared by all methods of its own, and with plans of its own.
+    A micro-batch instance is compared by all methods of its own, and with plans of its own. A routing trace with
+    --cluster or --transport is a collocation: all methods on copies and the busiest link, scored on tokens held out.
     """
+    from moeopt.cli.compare_collocation import compare_collocation, is_collocation
     from moeopt.cli.inputs import names_of, sources
     from moeopt.cli.microbatch_files import read_instance as read_microbatch
     from moeopt.cli.solving import find_plugins
     from moeopt.cli.tables import comparison_table
 
     limits = solving.limits()
+    wanted = None if methods == METHODS else [name.strip() for name in methods.split(",") if name.strip()]
+    if is_collocation(inputs, travel, sharing):
+        others = [name for name, one in (("--apart", apart), ("--fit", fit), ("--score", score)) if one]
+        return compare_collocation(
+            inputs or [], wanted, plans or [], shape, travel, sharing, solving, output, gate, others, say
+        )
     if inputs is not None and len(inputs) == 1 and not (fit or score):
         steps = read_microbatch(inputs[0], shape.given(), "compare")
         if steps is not None:
             from moeopt.cli.compare_microbatch import compare_microbatch
 
-            wanted = None if methods == METHODS else [name.strip() for name in methods.split(",") if name.strip()]
             return compare_microbatch(inputs[0], steps, wanted, plans or [], solving, output, say)
     fitted, scored = _held_out_files(inputs or [], fit or [], score or [], apart)
     inputs, fitted, scored = sources(inputs or [], say), sources(fitted, say), sources(scored, say)

@@ -64,6 +64,7 @@ def info(
 def _schema() -> dict[str, Any]:
     from moeopt.cluster.document import ClusterDocument
     from moeopt.collocation.document import InstanceDocument as CollocationDocument
+    from moeopt.collocation.result_document import ResultDocument as CollocationResult
     from moeopt.engines.own import MapDocument
     from moeopt.microbatch.document import InstanceDocument as MicrobatchDocument
     from moeopt.placement.document import InstanceDocument
@@ -80,6 +81,7 @@ def _schema() -> dict[str, Any]:
         "moeopt/routing-instance/1": RoutingInstance.model_json_schema(),
         "moeopt/routing-result/1": RoutingResult.model_json_schema(),
         "moeopt/collocation-instance/1": CollocationDocument.model_json_schema(),
+        "moeopt/collocation-result/1": CollocationResult.model_json_schema(),
     }
 
 

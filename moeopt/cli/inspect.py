@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli import collocation_files as collocations
 from moeopt.cli import inspect_cluster as topologies
 from moeopt.cli.inspect_cluster import Topology
+from moeopt.cli.inspect_facts import load_facts, map_facts, plan_facts, reach
 from moeopt.cli.inspect_show import show, show_reach
 from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID, read_file
 from moeopt.cli.microbatch_files import facts as microbatch_facts
@@ -23,9 +25,6 @@ from moeopt.cli.verb import DONE, verb
 from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
-    from moeopt.engines.base import ExpertMap
-    from moeopt.placement import PlacementInstance
-    from moeopt.placement.load_plan import ResultDocument
     from moeopt.workload import LoadTable
 
 EXAMPLE = """Example:
@@ -41,6 +40,8 @@ moeopt inspect monday.csv tuesday.csv --gpus 16 --slots 80 --combine worst
 moeopt inspect trace.npz --drop dummy-rows --gpus 4 --slots 64
 
 moeopt inspect topo.txt -o topo.svg
+
+moeopt inspect node0.xml node1.xml -o cluster.json
 
 moeopt inspect topology.conf --machine h100
 
@@ -70,7 +71,8 @@ def inspect(
 
     Topologies are nvidia-smi topo -m, NCCL and hwloc XML, Slurm's topology.conf and topology.yaml, ibnetdiscover, node
     labels of Kubernetes, rank-cost matrices, documents, and names of reference clusters: GPUs, NVLink domains, ports,
-    tiers and faults are shown, -o draws the graph.
+    tiers and faults are shown, -o draws the graph. Several of NCCL, or of nvidia-smi, are also looked at together, as
+    the servers of one cluster.
     """
     from moeopt.cli.accepting import check_names
     from moeopt.cli.inputs import experts_of, sources
@@ -83,10 +85,12 @@ def inspect(
     files = sources(files, say)
     experts = experts_of(shape)
     read = [(path, *_told(path, shape, experts)) for path in files]
-    topologies.check_options(topology, [what for _, what, _ in read])
+    servers = topologies.together(files, [what for _, what, _ in read])
+    topologies.check_options(topology, [what for _, what, _ in read], servers)
     loads = [(path, content) for path, what, content in read if what == "loads"]
     if shape.given() and not loads:
-        known = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine", ROUTED_SAID: "a routing"}
+        known = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine", ROUTED_SAID: "a routing",
+                 collocations.RESULT_SAID: "a collocation"}  # fmt: skip
         is_one = (known | dict.fromkeys(topologies.SAID, "a topology")).get(read[0][1], "an instance document")
         rule = f"is {is_one}, and options are for loads"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads"
@@ -100,24 +104,33 @@ def inspect(
         facts: dict[str, Any] = {"file": path, "what": what}
         if what in topologies.SAID:
             facts |= topologies.facts(what, content)
-            if topology.output is not None:
+            if topology.output is not None and servers is None:
                 topologies.write(content, topology)
         elif what == "plan":
-            facts |= _plan_facts(path, content)
+            facts |= plan_facts(path, content)
         elif what == "map":
-            facts |= _map_facts(*content)
+            facts |= map_facts(*content)
         elif what in (INSTANCE_SAID, PLAN_SAID):
             facts |= microbatch_facts(path, what, content)
         elif what in (ROUTING_SAID, ROUTED_SAID):
             facts |= routing_facts(path, what, content)
+        elif what in (collocations.INSTANCE_SAID, collocations.RESULT_SAID):
+            facts |= collocations.facts(path, what, content)
         elif what == "instance":
-            facts |= _load_facts(content) | _reach(content)
+            facts |= load_facts(content) | reach(content)
         else:
             facts |= _loads(path, content, shape, say)
         found.append(facts)
         if not json.json:
             show(facts, say)
     together = None
+    if servers is not None:
+        together = {"file": f"together, {servers.name}", "what": topologies.CLUSTER_SAID}
+        together |= topologies.facts(topologies.CLUSTER_SAID, servers)
+        if topology.output is not None:
+            topologies.write(servers, topology)
+        if not json.json:
+            topologies.show(together, say)
     if len(loads) > 1 and _wants_instance(shape):
         together = _together([path for path, _ in loads], [table for _, table in loads], shape)
         if not json.json:
@@ -131,7 +144,8 @@ def _told(path: str, shape: Shape, experts: int | None) -> tuple[str, Any]:
     """What a file is, and its content: asked of the rooms that know files of their own, then of all others."""
     from moeopt.cli.inputs import read_any
 
-    found = topologies.read_file(path) or read_file(path) or document_of(path) or _map(path)
+    found = collocations.document_of(path) or topologies.read_file(path)  # a collocation may have its cluster within
+    found = found or read_file(path) or document_of(path) or _map(path)
     return found or read_any(path, shape.layers, experts)
 
 
@@ -143,28 +157,6 @@ def _map(path: str) -> tuple[str, Any] | None:
     with file_of(path) as file:
         kind = what_is(file)
         return ("map", (read_map(file), kind[1])) if kind in MAPS else None
-
-
-def _map_facts(found: ExpertMap, form: str) -> dict[str, Any]:
-    """What can be said of a map without loads."""
-    import numpy as np
-
-    experts = found.known_experts
-    counts = np.stack([np.bincount(row[row >= 0], minlength=experts) for row in found.slot_expert])
-    return {
-        "engine": found.engine,
-        "form": form,
-        "layers": len(found.layers),
-        "layer_ids": list(found.layers),
-        "slots": found.slot_expert.shape[1],
-        "empty_slots": int((found.slot_expert < 0).sum()),
-        "gpus": None if found.slots is None else len(found.slots),
-        "experts": experts,
-        "experts_said": found.num_experts is not None,
-        "replicas_max": int(counts.max()),
-        "absent": int((counts == 0).sum()),
-        "notes": list(found.notes),
-    }
 
 
 def _wants_instance(shape: Shape) -> bool:
@@ -187,12 +179,12 @@ def _loads(path: str, table: LoadTable, shape: Shape, say: Say) -> dict[str, Any
         wanted = layer_ids(shape.layers, table, check)
         check.raise_if_any()
         rows = [table.layers.index(layer) for layer in wanted]
-    facts = _load_facts(table, rows)
+    facts = load_facts(table, rows)
     facts["findings"] = [asdict(finding) for finding in findings_of(table, shape)]
     if _wants_instance(shape):
         # how windows count is said for all files together, and one file need not have several
         alone = shape if table.windows is not None else replace(shape, combine=None, alpha=None)
-        facts |= _reach(from_loads(replace(table, notes=()), path, alone, say))  # its notes are shown already
+        facts |= reach(from_loads(replace(table, notes=()), path, alone, say))  # its notes are shown already
     return facts
 
 
@@ -208,111 +200,4 @@ def _together(files: list[str], tables: list[LoadTable], shape: Shape) -> dict[s
     except InstanceError as error:
         return {"why_not": [str(violation) for violation in error.violations]}
     instance = from_loads(table, ", ".join(files), shape, said_before, name_of_windows(files))
-    return {"windows": len(instance.windows), "combine": instance.combine, **_reach(instance)}
-
-
-def _load_facts(content: LoadTable | PlacementInstance, rows: list[int] | None = None) -> dict[str, Any]:
-    """What can be said of loads alone, or of some rows of them."""
-    from moeopt.workload import LoadTable
-
-    rows = list(range(len(content.layers))) if rows is None else rows
-    loads, ids = content.loads[rows], [content.layers[row] for row in rows]
-    layers, experts = loads.shape
-    totals = loads.sum(axis=1, dtype=float)
-    order = (-loads).argsort(axis=1, kind="stable")[:, :3]
-    mean = [total / experts for total in totals.tolist()]
-    return {
-        "layers": layers,
-        "experts": experts,
-        "layer_ids": ids,
-        "steps": sum(content.steps) if isinstance(content.steps, tuple) else content.steps,
-        "tokens": float(totals.sum()),
-        "zero_cells": int((loads == 0).sum()),
-        "hottest": [
-            {
-                "layer": layer,
-                "experts": row.tolist() if average else [],
-                "times_mean": [round(float(cells[e]) / average, 3) for e in row.tolist() if average],
-            }
-            for layer, row, cells, average in zip(ids, order, loads, mean, strict=True)
-        ],
-        "notes": list(content.notes),
-        "name": content.source if isinstance(content, LoadTable) else content.name,
-    }
-
-
-def _reach(instance: PlacementInstance) -> dict[str, Any]:
-    """Imbalance of the running plan, or of experts in order, and the floor that no plan gets below."""
-    from moeopt.placement import PROBLEM, bounds
-
-    conflicts = PROBLEM.conflicts(instance)
-    if conflicts:
-        return {"conflicts": [dict(conflict) for conflict in conflicts]}
-    judged, why = _now(instance)
-    floors = [float(bound.value) for bound in bounds.cheap(instance)]
-    ideal = [float(value) for value in instance.par]
-    best = [floor / even if even else 1.0 for floor, even in zip(floors, ideal, strict=True)]
-    now = [None] * len(best) if judged is None else list(judged.imbalance)
-    return {
-        "gpus": instance.num_gpus,
-        "slots": instance.num_slots,
-        "now_is": "with experts in order" if instance.current is None else "of the running plan",
-        "per_layer": [
-            {"layer": layer, "now": value, "best_possible": least}
-            for layer, value, least in zip(instance.layers, now, best, strict=True)
-        ],
-        "best_possible_mean": sum(best) / len(best),
-        "best_possible_total": sum(floors) / sum(ideal) if sum(ideal) else 1.0,
-        "now_mean": None if judged is None else judged.imbalance_mean,
-        "now_total": None if judged is None else judged.imbalance_total,
-        "why_not_now": why,
-    }
-
-
-def _now(instance: PlacementInstance) -> tuple[Any, str]:
-    """The referee on the running plan, or where none runs on experts in order; or why that cannot be said."""
-    from moeopt.errors import NotApplicable, PlanError
-    from moeopt.placement import PROBLEM
-    from moeopt.placement.replanning.parts import without_budgets
-    from moeopt.placement.replanning.report import running_plan
-
-    free = without_budgets(instance)
-    try:
-        if instance.current is not None:
-            return PROBLEM.evaluate(free, running_plan(instance)), ""
-        found = PROBLEM.solve(free, method="contiguous")
-    except PlanError as error:
-        return None, f"it breaks today's rules: {error.faults[0]}"
-    except NotApplicable as error:
-        return None, str(error)
-    return PROBLEM.evaluate(free, found.plan), ""
-
-
-def _plan_facts(path: str, content: Any) -> dict[str, Any]:
-    from moeopt.placement.load_plan import document_faults, read_result
-
-    document: ResultDocument = read_result(content, path)
-    facts: dict[str, Any] = {
-        "name": document.instance.name,
-        "method": document.method,
-        "status": document.status,
-        "stop": document.stop,
-        "objective": document.objective,
-        "gap": document.gap,
-        "gap_worst_layer": document.gap_worst_layer,
-        "notes": document.notes,
-        "faults": document_faults(document),
-    }
-    if document.solution is not None:
-        first = document.solution.layers[0]
-        facts |= {
-            "layers": len(document.solution.layers),
-            "experts": len(first.replicas),
-            "slots": len(first.slot_expert),
-            "gpus": document.solution.ep_size,
-            "imbalance_mean": document.solution.imbalance_mean,
-            "moves": document.solution.moves,
-            "imbalance_now": document.solution.imbalance_now,
-            "gpus_without_slots": sorted({*range(document.solution.ep_size)} - {*document.solution.gpu_of_slot}),
-        }
-    return facts
+    return {"windows": len(instance.windows), "combine": instance.combine, **reach(instance)}

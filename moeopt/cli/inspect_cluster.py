@@ -47,7 +47,8 @@ class Topology:
             "--output",
             "-o",
             metavar="FILE",
-            help="Of one topology: draw its graph (.svg, .png), or write the cluster (.json) or rank costs (.csv).",
+            help="Of one topology, or servers together: draw the graph (.svg, .png), or write the cluster (.json) or "
+            "rank costs (.csv).",
             rich_help_panel=OUTPUT,
         ),
     ] = None
@@ -88,11 +89,25 @@ def _reference(path: str) -> tuple[str, Any] | None:
     return (CLUSTER_SAID, reference(path)) if kind in machines() else None
 
 
-def check_options(options: Topology, whats: Sequence[str]) -> None:
+def together(files: Sequence[str], whats: Sequence[str]) -> Any:
+    """Several files that are one of each server as one cluster; ``None`` where they are not."""
+    from moeopt.cluster import read_topology
+
+    if len(files) < 2 or any(what != CLUSTER_SAID for what in whats):
+        return None
+    if any(path == "-" or not Path(path).is_file() for path in files):
+        return None
+    try:
+        return read_topology(list(files))
+    except InstanceError:
+        return None  # of different kinds: each was described by itself
+
+
+def check_options(options: Topology, whats: Sequence[str], joined: Any = None) -> None:
     """Refuse options for topologies where there is none, or not one, before anything is shown."""
     given = [name for name, value in (("--machine", options.machine), ("--output", options.output)) if value]
     topologies = [what for what in whats if what in SAID]
-    if given and len(topologies) != 1:
+    if given and (len(topologies) != 1 and (joined is None or given == ["--machine"])):
         rule = "is for a topology" if not topologies else f"is for one topology, and these are {len(topologies)}"
         raise InstanceError([Violation(given[0], "", "given", rule, "Give one topology file")])
     if options.output is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from moeopt.cli import collocation_files as collocations
 from moeopt.cli.inspect_cluster import SAID as TOPOLOGIES
 from moeopt.cli.inspect_cluster import show as show_topology
 from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID
@@ -28,6 +29,9 @@ def show(facts: dict[str, Any], say: Say) -> None:
         return
     if facts["what"] in (ROUTING_SAID, ROUTED_SAID):
         show_routing(facts, say)
+        return
+    if facts["what"] in (collocations.INSTANCE_SAID, collocations.RESULT_SAID):
+        collocations.show(facts, say)
         return
     if facts["what"] in TOPOLOGIES:
         show_topology(facts, say)

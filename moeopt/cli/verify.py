@@ -28,6 +28,8 @@ moeopt verify plan.json --hf-config config.json
 
 moeopt verify plan.json --failures
 
+moeopt verify collocation.json trace.npz
+
 moeopt verify expert-map.json --experts 256 --slots 288 --gpus 32 --hf-config config.json"""
 
 DIGEST = "instance.sha256 says"
@@ -45,7 +47,9 @@ def verify(
     options: MapOptions,
     loads: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[LOADS_OR_INSTANCE...]", help="What the plan was made for; several loads are windows."),
+        typer.Argument(
+            metavar="[LOADS_OR_INSTANCE...]", help="What it was made for: loads (several are windows) or a trace."
+        ),
     ] = None,
     experts: Annotated[int | None, typer.Option("--experts", help="E it has to have.")] = None,
     slots: Annotated[int | None, typer.Option("--slots", help="S it has to have.")] = None,
@@ -65,20 +69,24 @@ def verify(
     in the document agree with each other. With an LLM (--hf-config or --llm) its layers, their numbers, experts and
     top-k must be those of the plan. The map of an engine has no numbers: its ids, cover, doubles and layers are
     checked, and with loads its imbalance is computed. A micro-batch plan has its instance within; a routing is checked
-    against the loads that it splits.
+    against the loads that it splits, a collocation against its routing trace.
     """
+    from moeopt.cli import collocation_files as collocations
     from moeopt.cli.microbatch_files import is_plan
     from moeopt.cli.route_files import RESULT_SAID, document_of, refuse_options, verify_routing
     from moeopt.documents import read_bytes, read_json
     from moeopt.placement.load_plan import claimed_layers, document_faults, read_result, unchecked
 
     wanted = {"experts": experts, "slots": slots, "gpus": gpus, "nodes": nodes}
+    said = [*_named(wanted), *options.given(), *(["--drop"] if drop else []), *(["--failures"] if failures else [])]
     own = document_of(plan)
     if own is not None and own[0] == RESULT_SAID:
-        said = [f"--{name}" for name, number in wanted.items() if number is not None]
-        said += [*options.given(), *(["--drop"] if drop else []), *(["--failures"] if failures else [])]
         refuse_options(plan, RESULT_SAID, said)
         return verify_routing(plan, own[1], loads or [], json.json, say)
+    placed = collocations.document_of(plan)
+    if placed is not None and placed[0] == collocations.RESULT_SAID:
+        refuse_options(plan, collocations.RESULT_SAID, said)
+        return collocations.verify_collocation(plan, placed[1], loads or [], json.json, say)
     with file_of(plan) as file:
         map_found = map_of(file)
         content = None if map_found is not None else read_json(read_bytes(file), plan)
@@ -88,8 +96,7 @@ def verify(
     if map_found is not None:
         return verify_map(plan, *map_found, wanted, which, options, loads or [], json.json, say, drop)
     if is_plan(content):
-        named = [*_named(wanted), *options.given(), *(["--drop"] if drop else [])]
-        return _verify_microbatch(plan, content, loads or [], named, json.json, say)
+        return _verify_microbatch(plan, content, loads or [], said, json.json, say)
     _is_placement(content, plan)
     document = read_result(content, plan)
     if options.given():

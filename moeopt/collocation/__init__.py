@@ -28,6 +28,7 @@ __all__ = [
     "bound",
     "compare",
     "evaluate",
+    "explain",
     "faults",
     "recheck",
     "register",

@@ -279,6 +279,9 @@ def recheck(instance: CollocationInstance, row: int, certificate: Mapping[str, A
                 touched = max(touched, _by_pairs(instance, rows, certificate))
         touched, copies = floors(instance, rows, touched, diagonal)
         true = objective_floor(instance, rows, copies, touched)
+        if Fraction(certificate["touched"]) > touched * (1 + Fraction(1, 10**9)):
+            text = f"touched = {certificate['touched']} does not follow from its certificate, which gives {touched}"
+            return [f"layer {layer}: {text}"]
     if said > true * (1 + Fraction(1, 10**9)):
         text = f"the bound {float(said):g} does not follow from its certificate, which gives {float(true):g}"
         return [f"layer {layer}: {text}"]

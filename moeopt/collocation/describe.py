@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from moeopt.collocation import bounds, seconds, verify
+from moeopt.collocation import reasons, seconds, verify
 from moeopt.collocation.bounds import LayerBound
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation
@@ -109,33 +109,21 @@ def _scored(instance: CollocationInstance, plan: Collocation) -> list[verify.Lay
 def _seconds(instance: CollocationInstance, judged: verify.Evaluation) -> dict[str, Any]:
     """Sums over layers, and the links of the layer that takes longest."""
     parts = [seconds.stages(instance, layer.counts) for layer in judged.layers]
-    worst = max(range(len(judged.layers)), key=lambda row: judged.layers[row].seconds or 0.0)
-    return {
+    worst = reasons.worst_layer(judged.layers)
+    counts = judged.layers[worst].counts
+    found: dict[str, Any] = {
         "busiest_link_s": sum(layer.seconds or 0.0 for layer in judged.layers),
         "critical_path": {key: sum(part[key] for part in parts) for key in parts[0]},
         "links": {
             "layer": instance.layers[worst],
-            "rows": seconds.link_table(instance, judged.layers[worst].counts),
+            "rows": seconds.link_table(instance, counts),
         },
-        "weakest_cut": weakest_cut(instance, judged.layers[worst]),
+        "weakest_cut": reasons.cuts_of(instance, counts)[0],
         "rank_cost": instance.cluster.rank_cost().tolist() if instance.cluster is not None else None,
     }
-
-
-def weakest_cut(instance: CollocationInstance, layer: verify.LayerValue) -> dict[str, Any]:
-    """The unit whose boundary is longest at work: bytes into or out of it over its minimum cut, on the way out."""
-    sent = seconds.traffic(instance, layer.counts)
-    every = sent.away + sent.within
-    each = seconds.scale(instance, layer.counts) * instance.transport.copy_bytes(instance.hidden)[0]
-    rows = []
-    for one, capacity in enumerate(bounds.cuts(instance)):
-        inside = instance.unit == one
-        into, out = int(every[~inside][:, inside].sum()), int(every[inside][:, ~inside].sum())
-        size = max(into, out) * each
-        rows.append(
-            {"unit": one, "bytes": size, "bytes_per_s": capacity, "seconds": size / capacity if capacity else 0.0}
-        )
-    return max(rows, key=lambda row: (row["seconds"], -row["unit"]))
+    if reasons.damage(instance):
+        found["free_routes"] = {"layer": instance.layers[worst], **reasons.routes_of(instance, counts)}
+    return found
 
 
 def advice(instance: CollocationInstance, judged: verify.Evaluation, found: dict[str, Any]) -> dict[str, Any]:

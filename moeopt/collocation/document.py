@@ -68,8 +68,8 @@ def to_dict(instance: CollocationInstance, *, bulk: bool = True) -> dict[str, An
         key, table = ("ids", instance.ids) if instance.pairs is None else ("pairs", instance.pairs)
         found[key] = table.tolist()
     else:
-        table = instance.ids if instance.pairs is None else instance.pairs
-        found["trace"] = {"sha256": instance.trace_sha256, "shape": list(table.shape)}
+        key, table = ("ids", instance.ids) if instance.pairs is None else ("pairs", instance.pairs)
+        found["trace"] = {"of": key, "sha256": instance.trace_sha256, "shape": list(table.shape)}
     fields = ("name", "merge", "returns_home", "dispatch_bytes", "combine_bytes")
     found |= {
         "experts": instance.num_experts,
@@ -98,6 +98,10 @@ def to_dict(instance: CollocationInstance, *, bulk: bool = True) -> dict[str, An
 
 def from_dict(document: Mapping[str, Any], source: str = "") -> CollocationInstance:
     """See `CollocationInstance.from_dict`."""
+    return _built(document, source, {})
+
+
+def _built(document: Mapping[str, Any], source: str, bulk: dict[str, Any]) -> CollocationInstance:
     check = Violations(source)
     given = document.get("schema") if isinstance(document, Mapping) else None
     if given != SCHEMA:
@@ -114,7 +118,21 @@ def from_dict(document: Mapping[str, Any], source: str = "") -> CollocationInsta
         raise
     values = found.model_dump(exclude={"schema_", "cluster", "transport"})
     way = found.transport if isinstance(found.transport, str) else Transport(**found.transport.model_dump())
-    return CollocationInstance(**values, cluster=_cluster(found.cluster, source), transport=way)
+    return CollocationInstance(**(values | bulk), cluster=_cluster(found.cluster, source), transport=way)
+
+
+def with_trace(document: Mapping[str, Any], table: Any, source: str = "") -> CollocationInstance:
+    """The instance of a document that names its trace by digest, with `table` (ids, or pairs) for the trace.
+
+    Raises
+    ------
+    InstanceError
+        The document is malformed, or the table does not fit it; every violation at once.
+    """
+    rest = {key: value for key, value in document.items() if key not in ("trace", "ids", "pairs")}
+    trace = document.get("trace")
+    key = "pairs" if isinstance(trace, Mapping) and trace.get("of") == "pairs" else "ids"
+    return _built(rest, source, {key: table})
 
 
 def _cluster(given: str | dict[str, Any] | None, source: str) -> Cluster | None:

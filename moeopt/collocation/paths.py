@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,10 +83,15 @@ class Paths:
 
     def _link(self, src: str, dst: str) -> int:
         data = self.cluster.graph[src][dst]
-        name = f"{src} > {dst}" if data["port"] is None else f"{src} > port {data['port']}"
+        name = link_name(src, dst, data)
         if name not in self._number:
             self._number[name] = len(self.names)
             self.names.append(name)
             self.bytes_per_s.append(float(data["bytes_per_s"]))
             self.kinds.append(str(data["kind"]))
         return self._number[name]
+
+
+def link_name(src: str, dst: str, data: Mapping[str, Any]) -> str:
+    """What a link is called; links from a node that share a port are one."""
+    return f"{src} > {dst}" if data["port"] is None else f"{src} > port {data['port']}"

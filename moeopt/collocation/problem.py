@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -9,7 +10,7 @@ from moeopt.collocation import bounds, describe, verify
 from moeopt.collocation.bounds import LayerBound
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation, as_collocation
-from moeopt.registry import Context, Method, Outcome, Problem
+from moeopt.registry import Comparison, Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, Result, Status, Stop, relative_gap
 from moeopt.versions import versions
 
@@ -56,6 +57,12 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
             "versions": {**versions("numpy", "networkx"), **outcome.versions},
         }
 
+    def compare(self, instance: CollocationInstance, methods: Iterable[str], **given: Any) -> Comparison:
+        """See `Problem.compare`; bounds, which are the same for every method, are in nobody's time."""
+        if isinstance(instance, CollocationInstance):
+            _floors(instance)
+        return super().compare(instance, methods, **given)
+
     def result(
         self, instance: CollocationInstance, method: str, outcome: Outcome[Collocation], context: Context
     ) -> Result:
@@ -69,7 +76,7 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
             if warm.objective < judged.objective:
                 plan, judged = context.warm_start, warm
         floors: list[LayerBound] = list(outcome.bounds) if outcome.bounds is not None else []
-        floors = floors or [bounds.bound(instance, row) for row in range(instance.num_layers)]
+        floors = floors or _floors(instance)
         claimed = any(floor.certificate["kind"] == "solver" for floor in floors)
         lows = [min(floor.value, value) for floor, value in zip(floors, judged.values, strict=True)]
         gaps = [relative_gap(float(value), float(low)) for value, low in zip(judged.values, lows, strict=True)]
@@ -93,6 +100,13 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
             plan=plan,
             **frame,
         )
+
+
+def _floors(instance: CollocationInstance) -> list[LayerBound]:
+    """The bound of every layer, worked out once for all methods that are compared on an instance."""
+    if "_floors" not in instance.__dict__:
+        instance.__dict__["_floors"] = [bounds.bound(instance, row) for row in range(instance.num_layers)]
+    return list(instance.__dict__["_floors"])
 
 
 PROBLEM = CollocationProblem()

@@ -7,6 +7,7 @@ from moeopt.collocation.bounds import bound, recheck
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation
 from moeopt.collocation.problem import PROBLEM
+from moeopt.collocation.reasons import explain
 from moeopt.collocation.transports import TRANSPORTS, Transport
 from moeopt.collocation.verify import Evaluation, faults
 
@@ -27,6 +28,7 @@ __all__ = [
     "bound",
     "compare",
     "evaluate",
+    "explain",
     "faults",
     "recheck",
     "register",

@@ -103,7 +103,7 @@ def stages(instance: CollocationInstance, counts: Counts) -> dict[str, Any]:
     return {"network_s": network, "fabric_s": fabric, "no_overlap_s": both, "overlap_s": larger}
 
 
-def link_table(instance: CollocationInstance, counts: Counts, most: int = 12) -> list[dict[str, Any]]:
+def link_table(instance: CollocationInstance, counts: Counts, most: int | None = 12) -> list[dict[str, Any]]:
     """The busiest links on the way out: name, kind, bytes and seconds in a step."""
     sent, each, paths = traffic(instance, counts), scale(instance, counts), paths_of(instance)
     size = instance.transport.copy_bytes(instance.hidden)[0]

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from html import escape as escaped
 from itertools import groupby
 
-from moeopt.report import table, words
+from moeopt.report import words
 from moeopt.report.block import Block, Header
 from moeopt.report.head import header_facts, title
 from moeopt.report.page import STYLE
-from moeopt.report.summary import Summary, summarise
+from moeopt.report.sheet import Sheet, sheets_of
 
 
 def render_html(blocks: Sequence[Block], header: Header) -> str:
     """The whole page."""
-    summaries = [summarise(block) for block in blocks]
-    name = escape(title(summaries))
+    sheets = sheets_of(blocks)
+    name = escape(title(sheets))
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',
@@ -31,14 +31,14 @@ def render_html(blocks: Sequence[Block], header: Header) -> str:
         "<main>",
         f"<h1>{name}</h1>",
     ]
-    if len(summaries) == 1:
-        parts.append(_verdict(summaries[0]))
-    parts.append(_facts(header_facts(summaries, header), marked="Command"))
-    for index, summary in enumerate(summaries, 1):
-        parts += _section(summary, index, alone=len(summaries) == 1)
-    if len(summaries) > 1:
+    if len(sheets) == 1:
+        parts.append(_verdict(sheets[0]))
+    parts.append(_facts(header_facts(sheets, header), marked="Command"))
+    for index, sheet in enumerate(sheets, 1):
+        parts += _section(sheet, index, alone=len(sheets) == 1)
+    if len(sheets) > 1:
         parts += ['<section aria-labelledby="reading">', '<h2 id="reading">How to read the tables</h2>']
-        parts += [*_footnotes(), "</section>"]
+        parts += [*_footnotes(sheets[0]), "</section>"]
     parts += ["</main>", "</body>", "</html>"]
     return "\n".join(part for part in parts if part) + "\n"
 
@@ -48,19 +48,19 @@ def escape(text: str) -> str:
     return escaped(text).replace(" %", "\u00a0%")
 
 
-def _section(summary: Summary, index: int, *, alone: bool) -> list[str]:
+def _section(sheet: Sheet, index: int, *, alone: bool) -> list[str]:
     heading = f"b{index}"
-    parts = [f'<section aria-labelledby="{heading}">', f'<h2 id="{heading}">{escape(summary.name)}</h2>']
+    parts = [f'<section aria-labelledby="{heading}">', f'<h2 id="{heading}">{escape(sheet.name)}</h2>']
     if not alone:
-        parts.append(_verdict(summary))
-    parts += [_facts(words.facts(summary.instance), marked="SHA-256"), _table(summary), _notes(summary)]
-    parts += _footnotes() if alone else []
-    parts += _figures(summary, heading)
+        parts.append(_verdict(sheet))
+    parts += [_facts(sheet.facts, marked="SHA-256"), _table(sheet), _notes(sheet)]
+    parts += _footnotes(sheet) if alone else []
+    parts += _figures(sheet, heading)
     return [*parts, "</section>"]
 
 
-def _verdict(summary: Summary) -> str:
-    return f'<p class="verdict">{" ".join(_text(sentence) for sentence in words.verdict(summary))}</p>'
+def _verdict(sheet: Sheet) -> str:
+    return f'<p class="verdict">{" ".join(_text(sentence) for sentence in sheet.verdict)}</p>'
 
 
 def _text(sentence: words.Text) -> str:
@@ -68,7 +68,7 @@ def _text(sentence: words.Text) -> str:
     return "".join(pieces)
 
 
-def _facts(facts: list[tuple[str, str]], marked: str) -> str:
+def _facts(facts: Sequence[tuple[str, str]], marked: str) -> str:
     rows = []
     for name, text in facts:
         said = f"<code>{escape(text)}</code>" if name == marked else escape(text)
@@ -76,12 +76,11 @@ def _facts(facts: list[tuple[str, str]], marked: str) -> str:
     return '<dl class="facts">\n' + "\n".join(rows) + "\n</dl>"
 
 
-def _table(summary: Summary) -> str:
-    columns = table.columns(summary)
+def _table(sheet: Sheet) -> str:
     first = ['<th scope="col" rowspan="2">Method</th>']
     second = []
-    for group, members in groupby(columns, key=lambda column: column.group):
-        heads = [column.head for column in members]
+    for group, members in groupby(sheet.heads, key=lambda head: head.group):
+        heads = [head.head for head in members]
         if heads == [""]:
             first.append(f'<th scope="col" rowspan="2">{escape(group)}</th>')
             continue
@@ -89,14 +88,14 @@ def _table(summary: Summary) -> str:
         first.append(f'<th scope="{scope}" colspan="{len(heads)}">{escape(group)}</th>')
         second += [f'<th scope="col">{escape(head)}</th>' for head in heads]
     body = []
-    for line in table.lines(summary):
+    for line in sheet.lines:
         tags = [text for text in ("best" if line.kind == "best" else "", line.remark if line.cells else "") if text]
         shown = escape(line.method) + "".join(f' <span class="tag">{escape(tag)}</span>' for tag in tags)
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in line.cells)
         if not line.cells:
-            cells = f'<td class="why" colspan="{len(columns)}">{escape(line.remark)}</td>'
+            cells = f'<td class="why" colspan="{len(sheet.heads)}">{escape(line.remark)}</td>'
         body.append(f'<tr class="{line.kind}"><th scope="row">{shown}</th>{cells}</tr>')
-    label = f"Methods compared on {summary.name}"
+    label = f"Methods compared on {sheet.name}"
     return "\n".join(
         [
             f'<div class="scroll" role="region" tabindex="0" aria-label="Table: {escape(label)}">',
@@ -112,33 +111,26 @@ def _table(summary: Summary) -> str:
     )
 
 
-def _notes(summary: Summary) -> str:
+def _notes(sheet: Sheet) -> str:
     """What happened and was not asked for."""
-    found = table.notes(summary)
     parts = []
-    for note, methods in found:
+    for note, methods in sheet.notes:
         who = _text(words.listed(methods)) + ": " if methods else ""
         parts.append(f"<li>{who}{escape(note)}.</li>")
     return "\n".join(['<ul class="notes">', *parts, "</ul>"]) if parts else ""
 
 
-def _footnotes() -> list[str]:
+def _footnotes(sheet: Sheet) -> list[str]:
     """What the columns mean; once a page."""
     parts = ['<div class="notes" id="columns">', "<dl>"]
-    parts += [f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in table.FOOTNOTES]
-    return [*parts, "</dl>", f"<p>{escape(table.LIKE_NAMED)}</p>", "</div>"]
+    parts += [f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in sheet.footnotes]
+    closing = [f"<p>{escape(sheet.closing)}</p>"] if sheet.closing else []
+    return [*parts, "</dl>", *closing, "</div>"]
 
 
-def _figures(summary: Summary, prefix: str) -> list[str]:
-    from moeopt.report.plots.gaps import gap_plot
-    from moeopt.report.plots.heat import heat_map
-    from moeopt.report.plots.replicas import replica_plot
-
-    drawn = [(draw(summary, f"{prefix}{key}")) for key, draw in (("h", heat_map), ("g", gap_plot), ("r", replica_plot))]
+def _figures(sheet: Sheet, prefix: str) -> list[str]:
     parts = []
-    for plot in drawn:
-        if plot is None:
-            continue
+    for plot in sheet.figures(prefix):
         parts += [
             "<figure>",
             f'<div class="card" role="img" tabindex="0" aria-label="{escape(plot.alt)}">',

@@ -7,30 +7,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from moeopt.report import table, words
+from moeopt.report import words
 from moeopt.report.block import Block, Header
 from moeopt.report.head import header_facts, title
-from moeopt.report.summary import Floats, Summary, summarise
+from moeopt.report.sheet import Sheet, sheets_of
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def render_markdown(blocks: Sequence[Block], header: Header) -> str:
     """The whole document."""
-    summaries = [summarise(block) for block in blocks]
-    parts = [f"# {plain(title(summaries))}", ""]
-    if len(summaries) == 1:
-        parts += [_verdict(summaries[0]), ""]
-    parts += _facts(header_facts(summaries, header), marked="Command")
-    for summary in summaries:
-        parts += ["", f"## {plain(summary.name)}", ""]
-        if len(summaries) > 1:
-            parts += [_verdict(summary), ""]
-        parts += [*_facts(words.facts(summary.instance), marked="SHA-256"), "", *_table(summary), *_spark(summary)]
-        parts += _notes(summary)
-    parts += ["", "## How to read the tables" if len(summaries) > 1 else "### How to read the table", ""]
-    parts += [f"- *{plain(name)}*: {plain(text)}" for name, text in table.FOOTNOTES]
-    parts += ["", plain(table.LIKE_NAMED)]
+    sheets = sheets_of(blocks)
+    parts = [f"# {plain(title(sheets))}", ""]
+    if len(sheets) == 1:
+        parts += [_verdict(sheets[0]), ""]
+    parts += _facts(header_facts(sheets, header), marked="Command")
+    for sheet in sheets:
+        parts += ["", f"## {plain(sheet.name)}", ""]
+        if len(sheets) > 1:
+            parts += [_verdict(sheet), ""]
+        parts += [*_facts(sheet.facts, marked="SHA-256"), "", *_table(sheet), *_spark(sheet)]
+        parts += _notes(sheet)
+    parts += ["", "## How to read the tables" if len(sheets) > 1 else "### How to read the table", ""]
+    parts += [f"- *{plain(name)}*: {plain(text)}" for name, text in sheets[0].footnotes]
+    parts += ["", plain(sheets[0].closing)] if sheets[0].closing else []
     return "\n".join([*parts, ""])
 
 
@@ -61,23 +61,22 @@ def _text(sentence: words.Text) -> str:
     return "".join(code(piece) if isinstance(piece, words.Name) else plain(piece) for piece in sentence)
 
 
-def _verdict(summary: Summary) -> str:
-    return " ".join(_text(sentence) for sentence in words.verdict(summary))
+def _verdict(sheet: Sheet) -> str:
+    return " ".join(_text(sentence) for sentence in sheet.verdict)
 
 
-def _facts(facts: list[tuple[str, str]], marked: str) -> list[str]:
+def _facts(facts: Sequence[tuple[str, str]], marked: str) -> list[str]:
     return [f"- {name}: {code(text) if name == marked else plain(text)}" for name, text in facts]
 
 
-def _table(summary: Summary) -> list[str]:
-    columns = table.columns(summary)
-    rows = ["| Method | " + " | ".join(plain(column.title) for column in columns) + " |"]
-    rows.append("|---|" + "---:|" * len(columns))
-    for line in table.lines(summary):
+def _table(sheet: Sheet) -> list[str]:
+    rows = ["| Method | " + " | ".join(plain(head.title) for head in sheet.heads) + " |"]
+    rows.append("|---|" + "---:|" * len(sheet.heads))
+    for line in sheet.lines:
         method = f"**{plain(line.method)}** (best)" if line.kind == "best" else plain(line.method)
         if line.remark:
             method += f" ({plain(line.remark)})" if line.cells else f": {plain(line.remark)}"
-        cells = line.cells or (words.NONE,) * len(columns)
+        cells = line.cells or (words.NONE,) * len(sheet.heads)
         strong = "**" if line.kind == "best" else ""
         rows.append(
             f"| {method} | " + " | ".join(f"{strong}{plain(cell)}{strong}" if cell else "" for cell in cells) + " |"
@@ -85,30 +84,28 @@ def _table(summary: Summary) -> list[str]:
     return rows
 
 
-def _spark(summary: Summary) -> list[str]:
-    rows = [(row.method, row.imbalance) for row in summary.rows if row.imbalance is not None]
+def _spark(sheet: Sheet) -> list[str]:
+    rows = sheet.spark
     if not rows:
         return []
-    low, high = 1.0, max(float(values.max()) for _, values in rows)
+    low, high = sheet.spark_low, max(max(values) for _, values in rows)
     width = max(len(name) for name, _ in rows)
     lines = [f"{' '.join(name.split()):{width}}  {_line(values, low, high)}" for name, values in rows]
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", "\n".join(lines)) or [""]))
-    said = (
-        f"Imbalance of each layer in turn, from {words.ratio(low)} ({BLOCKS[0]}) to {words.ratio(high)} ({BLOCKS[-1]}):"
-    )
+    said = sheet.spark_said.format(low=BLOCKS[0], high=BLOCKS[-1])
     return ["", said, "", f"{fence}text", *lines, fence]
 
 
-def _line(values: Floats, low: float, high: float) -> str:
+def _line(values: Sequence[float], low: float, high: float) -> str:
     if high <= low:
         return BLOCKS[0] * len(values)
-    steps = np.rint((values - low) / (high - low) * (len(BLOCKS) - 1)).astype(int)
+    steps = np.rint((np.asarray(values) - low) / (high - low) * (len(BLOCKS) - 1)).astype(int)
     return "".join(BLOCKS[step] for step in steps)
 
 
-def _notes(summary: Summary) -> list[str]:
+def _notes(sheet: Sheet) -> list[str]:
     parts = [""]
-    for note, methods in table.notes(summary):
+    for note, methods in sheet.notes:
         who = _text(words.listed(methods)) + ": " if methods else ""
         parts.append(f"- {who}{plain(note)}.")
     return parts if len(parts) > 1 else []

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from moeopt.errors import Violations
-from moeopt.placement.instance import PlacementInstance
 from moeopt.registry import Comparison
 from moeopt.versions import versions as current_versions
+
+if TYPE_CHECKING:
+    from moeopt.collocation.instance import CollocationInstance
+    from moeopt.placement.instance import PlacementInstance
+
+REPORTED = ("placement", "collocation")
+"""Problems that reports have tables for."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +28,15 @@ class Block:
         The comparison is of another problem or of another instance, by digest.
     """
 
-    instance: PlacementInstance
+    instance: PlacementInstance | CollocationInstance
     comparison: Comparison
 
     def __post_init__(self) -> None:
         check = Violations()
-        if self.comparison.problem != "placement":
+        if self.comparison.problem not in REPORTED:
             rule = "is a problem this report has no tables for"
-            check.add("comparison.problem", repr(self.comparison.problem), rule=rule, fix="Give a placement comparison")
+            fix = f"Give a comparison of {' or '.join(REPORTED)}"
+            check.add("comparison.problem", repr(self.comparison.problem), rule=rule, fix=fix)
         digest = self.comparison.instance.get("sha256", self.instance.sha256)  # absent where no method answered
         if digest != self.instance.sha256:
             rule = f"does not belong to the instance, whose digest is {self.instance.sha256}"

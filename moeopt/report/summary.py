@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,8 +205,9 @@ def summarise(block: Block) -> Summary:
     rows = tuple(_row(row, comparison, bound, certified, row is best) for row in comparison.rows)
     kind = _bound_kind(comparison)
     checked = kind == "certified" and bound is not None and certified is not None and bool((certified >= bound).all())
-    ideal = np.array([float(value) for value in block.instance.par])
-    return Summary(block.instance, comparison, rows, bound, kind, checked, ideal)
+    instance = cast(PlacementInstance, block.instance)
+    ideal = np.array([float(value) for value in instance.par])
+    return Summary(instance, comparison, rows, bound, kind, checked, ideal)
 
 
 def _legal(comparison: Comparison) -> list[Result]:

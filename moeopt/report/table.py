@@ -1,4 +1,4 @@
-"""The table of methods: columns, cells and footnotes, the same in HTML and Markdown."""
+"""The table of a placement's methods: columns, cells and footnotes."""
 
 from __future__ import annotations
 
@@ -6,38 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from moeopt.report import words
+from moeopt.report.sheet import Head, Line
 from moeopt.report.summary import RowSummary, Summary
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column of numbers; columns of one `group` stand together under its name."""
+class Column(Head):
+    """One column: its head, the cell of a row, and that of the bound."""
 
-    group: str
-    head: str
-    cell: Callable[[RowSummary], str]
+    cell: Callable[[RowSummary], str] = lambda row: ""
     bound: str = ""
-
-    @property
-    def title(self) -> str:
-        """Group and head in one line."""
-        return f"{self.group}, {self.head}" if self.group and self.head else self.group or self.head
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the table: ``best``, ``plan``, ``broken`` (a rule), ``none`` (no plan) or ``bound``.
-
-    Parameters
-    ----------
-    cells
-        One a column; empty for a line without a plan, whose `remark` says why.
-    """
-
-    kind: str
-    method: str
-    cells: tuple[str, ...]
-    remark: str = ""
 
 
 def columns(summary: Summary) -> list[Column]:

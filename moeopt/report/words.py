@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from moeopt.percent import percent as plain_percent
 from moeopt.percent import percent_up
 from moeopt.placement.instance import PlacementInstance
+from moeopt.report.sheet import Text as Text
 from moeopt.report.summary import NEAR_GAP, RowSummary, Summary
 
 NONE = "–"
@@ -20,10 +21,6 @@ NEAR = f"{NEAR_GAP * 100:g} %"
 
 class Name(str):
     """A piece of text that is a name from the input: shown in type of its own, never read as markup."""
-
-
-Text = Sequence[str]
-"""A sentence in pieces; those of type `Name` are names."""
 
 
 def amount(value: float | None, decimals: int = 1) -> str:

@@ -11,6 +11,7 @@ from moeopt.report.as_csv import render_csv
 from moeopt.report.as_html import render_html
 from moeopt.report.as_json import render_json
 from moeopt.report.as_markdown import render_markdown
+from moeopt.report.as_tex import render_tex
 from moeopt.report.block import Block, Header
 
 Render = Callable[[Sequence[Block], Header], str]
@@ -19,6 +20,7 @@ FORMATS: dict[str, Render] = {
     ".html": render_html,
     ".md": render_markdown,
     ".csv": render_csv,
+    ".tex": render_tex,
     ".json": render_json,
 }
 """Endings of report files and what makes them; a new format is one line here."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,16 @@ class TokenIds:
         E.
     notes
         What was left out or assumed.
+    rows, total_rows
+        (T,) row of the file that each token was, and how many rows the file has; what is neither is left out.
     """
 
     ids: NDArray[np.int64]
     layers: tuple[int, ...]
     num_experts: int
     notes: tuple[str, ...] = ()
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    total_rows: int = 0
 
 
 class _Keeping(Folding):
@@ -105,14 +109,16 @@ def read_token_ids(
     for place, found in enumerate(rows):
         ids[place, :, : found.shape[1]] = found
     notes = list(table.notes)
+    keep = (ids >= 0).any(axis=(0, 2))
     if not dummies:
-        ids = _without_dummies(ids, table, notes)
-    ids = ids[:, (ids >= 0).any(axis=(0, 2))]
+        keep &= _no_dummies(ids, table, notes)
+    total, numbers = ids.shape[1], np.flatnonzero(keep)
+    ids = ids[:, keep]
     ids = ids[:, :, (ids >= 0).any(axis=(0, 1))]
     if not ids.size:
         check.add("topk_ids", "no rows", rule="the trace has no tokens but dummy rows", fix="Record real requests")
         check.raise_if_any()
-    return TokenIds(ids, tuple(kept), int(table.loads.shape[1]), tuple(notes))
+    return TokenIds(ids, tuple(kept), int(table.loads.shape[1]), tuple(notes), numbers, total)
 
 
 def _wide(chunks: list[NDArray[np.int32]]) -> NDArray[np.int32]:
@@ -121,11 +127,12 @@ def _wide(chunks: list[NDArray[np.int32]]) -> NDArray[np.int32]:
     return np.concatenate(padded)
 
 
-def _without_dummies(ids: NDArray[np.int64], table: LoadTable, notes: list[str]) -> NDArray[np.int64]:
-    if table.dummies is None or not table.dummies.runs:
-        return ids
+def _no_dummies(ids: NDArray[np.int64], table: LoadTable, notes: list[str]) -> NDArray[np.bool_]:
+    """(rows,) which were not made up by the engine."""
     keep = np.ones(ids.shape[1], dtype=bool)
+    if table.dummies is None or not table.dummies.runs:
+        return keep
     for run in table.dummies.runs:
         keep[run.first : run.first + run.rows] = False
     notes.append(f"{table.dummies.rows:,} of {table.dummies.total:,} rows dropped as dummy rows")
-    return ids[:, keep]
+    return keep

@@ -16,7 +16,8 @@ from moeopt.errors import InstanceError
 from moeopt.placement import PlacementInstance
 from moeopt.registry import Row
 from moeopt.report import Block, Header, render_csv, render_html, render_json, render_markdown, table, words
-from moeopt.report.as_csv import COLUMNS
+from moeopt.report.as_csv import MADE
+from moeopt.report.placement_records import COLUMNS
 from moeopt.report.summary import summarise
 from moeopt.result import Stop, relative_gap
 from tests.report.conftest import compared, frozen, instance_of
@@ -30,7 +31,7 @@ def test_csv_agrees_with_the_comparison(block: Block, header: Header) -> None:
     rows = read_rows(block, header)
     assert [row["method"] for row in rows] == [row.method for row in block.comparison.rows]
     for said, row in zip(rows, block.comparison.rows, strict=True):
-        assert tuple(said) == COLUMNS
+        assert tuple(said) == (*COLUMNS, *MADE)
         assert said["sha256"] == block.instance.sha256 and said["seed"] == "7"
         assert float(said["best_bound"]) == block.comparison.lower_bound
         assert (said["best"] == "true") == (row.method == block.comparison.best)

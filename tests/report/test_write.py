@@ -20,7 +20,7 @@ def test_ending_chooses_the_format(block: Block, header: Header, tmp_path: Path,
 
 @pytest.mark.parametrize("name", ["report.pdf", "report", "html"])
 def test_other_endings_are_refused_with_the_known_ones(block: Block, header: Header, tmp_path: Path, name: str) -> None:
-    with pytest.raises(InstanceError, match=r"Known: \.html, \.md, \.csv, \.json"):
+    with pytest.raises(InstanceError, match=r"Known: \.html, \.md, \.csv, \.tex, \.json"):
         write_report(tmp_path / name, [block], header)
     assert list(tmp_path.iterdir()) == []
 

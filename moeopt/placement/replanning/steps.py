@@ -76,8 +76,9 @@ def steps(
         as many replicas as the least of: what it had, what it will have, what ``min_replicas`` asks; so a last copy is
         never overwritten before a new one is there. Experts that go round in a ring, with no copy to spare, change
         places in one step; a ring longer than a step is cut, with one transfer more for each cut. Replicas that
-        only change slots inside a GPU come in a last step, as transfers from the GPU to itself, and are not counted;
-        slots that the plan leaves empty are emptied then, without a transfer.
+        only change slots inside a GPU come in a last step, or where a ring is cut make room beside it, as transfers
+        from the GPU to itself; they are not counted. Slots that the plan leaves empty are emptied last, without a
+        transfer.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.report.plots.canvas import colours, image, new_figure, style, whole_steps
+from moeopt.report.plots.canvas import Plot, colours, image, new_figure, style, to_svg, whole_steps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,6 +42,18 @@ def draw(instance: CollocationInstance, result: Result, path: str, *, force: boo
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         FigureCanvasSVG(figure).print_svg(text, metadata=nothing)  # type: ignore[no-untyped-call]
         write_file(path, text.getvalue(), force=force)
+
+
+def traffic_plot(instance: CollocationInstance, result: Result, prefix: str) -> Plot:
+    """The same for a page."""
+    with style():
+        svg = to_svg(_figure(instance, result), prefix)
+    before = "the running plan" if instance.current is not None else "experts in order"
+    linked = instance.cluster is not None and instance.pairs is None
+    caption = f"Copies between nodes with {before} and with {result.method}, mean over layers."
+    caption += " Right, the seconds of every link on the way out, busiest first." if linked else ""
+    advice = (result.solution or {}).get("advice", {}).get("reason", "")
+    return Plot("Traffic before and after", svg, f"Copies between nodes before and after: {advice}.", caption)
 
 
 def _figure(instance: CollocationInstance, result: Result) -> Figure:

@@ -1,0 +1,150 @@
+"""The result of a collocation as a strict JSON document; pydantic checks the form, `plan_faults` whether it is true."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from moeopt.errors import Violations
+
+SCHEMA = "moeopt/collocation-result/1"
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+FRACTION = r"^-?[0-9]+(/[1-9][0-9]*)?$"
+
+
+class LayerDocument(BaseModel):
+    """One layer of a plan. Lengths: S slots, E experts."""
+
+    model_config = _STRICT
+    layer: int = Field(description="layer id")
+    slot_expert: list[int] = Field(description="S expert ids, slots in GPU-major order, -1 where a slot is empty")
+    replicas: list[int] = Field(description="E copies of each expert")
+    objective: float = Field(description="of this layer, in the unit of the result")
+    lower_bound: float = Field(description="proven floor under it")
+    gap: float = Field(description="(objective - lower_bound) / objective")
+    lambda_: float = Field(alias="lambda", description="units a token touches, mean over tokens")
+    lambda_lower_bound: float | None = Field(description="proven floor under lambda; null: nothing is merged")
+    copies_per_token: float = Field(description="copies to units besides the token's own")
+    imbalance: float = Field(description="tokens of the busiest GPU over the mean")
+    lambda_held_out: float | None = Field(None, description="lambda on tokens that the plan was not made for")
+    imbalance_held_out: float | None = None
+    seconds: float | None = Field(None, description="of the busiest link, dispatch and combine")
+
+
+class Advice(BaseModel):
+    """What to do with the plan."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    action: Literal["keep", "move"]
+    reason: str
+
+
+class Solution(BaseModel):
+    """The plan of every layer and its figures."""
+
+    model_config = _STRICT
+    layers: list[LayerDocument] = Field(min_length=1)
+    lambda_: float = Field(alias="lambda", description="mean over layers")
+    lambda_held_out: float | None
+    lambda_lower_bound: float | None
+    copies_per_token: float
+    imbalance: float = Field(description="of the worst layer")
+    gpu_of_slot: list[int] = Field(description="S GPU ids")
+    ep_size: int = Field(description="G")
+    objective: Literal["time", "copies", "tokens"]
+    transport: str
+    replica_rule: str
+    busiest_link_s: float | None = Field(None, description="sum over layers")
+    critical_path: dict[str, float] | None = Field(None, description="seconds of both stages, summed over layers")
+    links: dict[str, Any] | None = Field(None, description="the links of the layer that takes longest, on the way out")
+    weakest_cut: dict[str, Any] | None = None
+    free_routes: dict[str, Any] | None = Field(
+        None, description="on a damaged link graph: the busiest link of that layer by fixed paths and by free routes"
+    )
+    rank_cost: list[list[float]] | None = Field(None, description="G x G relative cost of a token")
+    affinity: Any = Field(None, description="hops between layers, where results stay where they are")
+    advice: Advice
+
+
+class Certificate(BaseModel):
+    """What proves the bound of one layer; fields by kind, see ``models/collocation.md``."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    layer: int
+    kind: str
+    value: str = Field(pattern=FRACTION)
+    touched: str | None = Field(None, pattern=FRACTION)
+
+
+class Certificates(BaseModel):
+    """The proofs of all layers."""
+
+    model_config = _STRICT
+    layers: list[Certificate]
+
+
+class Reference(BaseModel):
+    """Which instance was solved; `document` names the trace by its digest."""
+
+    model_config = _STRICT
+    name: str
+    sha256: str = Field(description="digest of the canonical document, without name and notes")
+    document: dict[str, Any]
+
+
+class ResultDocument(BaseModel):
+    """The result of a collocation, which is the plan as well."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, title=SCHEMA)
+    schema_: Literal["moeopt/collocation-result/1"] = Field(alias="schema")
+    problem: Literal["collocation"]
+    instance: Reference
+    method: str
+    status: Literal["OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN"]
+    stop: Literal["FINISHED", "GAP", "TIME", "NODES", "ITERATIONS", "INTERRUPTED"]
+    objective: float | None = Field(description="sum over layers")
+    lower_bound: float | None
+    gap: float | None = Field(description="(objective - lower_bound) / objective")
+    gap_worst_layer: float | None
+    bound_kind: Literal["certified", "solver"] | None
+    unit: str
+    certificate: Certificates | None
+    solution: Solution | None
+    conflicts: list[dict[str, Any]]
+    notes: list[str]
+    seed: int
+    iterations: int
+    incumbents: list[list[float]]
+    runtime_s: float
+    versions: dict[str, str]
+
+
+def read_result(document: Any, source: str = "") -> ResultDocument:
+    """Check the form of a parsed plan; whether its numbers are true is for `plan_faults.document_faults`.
+
+    Raises
+    ------
+    InstanceError
+        Another schema, a missing or unknown field, a wrong type; all of them at once.
+    """
+    check = Violations(source)
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        said = document.get("schema") if isinstance(document, dict) else type(document).__name__
+        check.add("schema", said, rule="is not a collocation this version knows", fix=f"This version reads {SCHEMA}")
+        check.raise_if_any()
+    try:
+        return ResultDocument.model_validate(document)
+    except ValidationError as error:
+        for fault in error.errors():
+            path = [str(part) for part in fault["loc"]] or ["document"]
+            value = "..." if isinstance(fault["input"], dict | list) else repr(fault["input"])
+            rule, fix = fault["msg"][0].lower() + fault["msg"][1:], ""
+            if fault["type"] == "extra_forbidden":
+                rule, fix = "is not a field of this document", "Leave it out"
+            elif fault["type"] == "missing":
+                value, rule = "missing", "is needed"
+            check.add(path[0], value, rule=rule, fix=fix, where=", ".join(path[1:]))
+        check.raise_if_any()
+        raise  # a validation error has at least one fault
