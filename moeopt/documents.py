@@ -171,8 +171,16 @@ def sha256(value: Mapping[str, Any], **bulk: Any) -> str:
     True
     """
     document = whole(value) | bulk
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    parts = (f"{json.dumps(key)}:{_plain(document[key])}" for key in sorted(document))
+    return hashlib.sha256(("{" + ",".join(parts) + "}").encode()).hexdigest()
+
+
+def _plain(value: Any) -> str:
+    if hasattr(value, "dtype"):
+        from moeopt.kernels.json_rows import json_rows
+
+        return json_rows(value)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def read_json(text: str | bytes, source: str, *, allow_nan: bool = False) -> Any:

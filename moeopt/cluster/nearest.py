@@ -17,12 +17,11 @@ def nearest_nics(cluster: Cluster) -> tuple[tuple[str, ...], ...]:
     """
     from moeopt.cluster.paths import Routes
 
-    found = []
+    found, order = [], {nic: place for place, nic in enumerate(cluster.nics)}
     for gpu in cluster.gpus:
-        cost = Routes(cluster.graph, gpu).cost
-        near = [nic for nic in cluster.nics if nic in cost]
-        least = min((cost[nic] for nic in near), default=0)
-        found.append(tuple(nic for nic in near if cost[nic] == least))
+        cost = {name: far for name, far in Routes(cluster.graph, gpu, order).cost.items() if name in order}
+        least = min(cost.values(), default=0)
+        found.append(tuple(sorted((nic for nic in cost if cost[nic] == least), key=order.__getitem__)))
     return tuple(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -85,21 +85,28 @@ def _augmenting(left: dict[str, dict[str, float]], source: str, target: str) -> 
 
 
 class Routes:
-    """Least-cost paths from one GPU to everything; other GPUs do not forward, except over kind ``link``."""
+    """Least-cost paths from one GPU to everything; other GPUs do not forward, except over kind ``link``.
 
-    def __init__(self, graph: nx.DiGraph, source: str) -> None:
+    With `nearest` the search ends beyond the nearest of these: what is farther may be missing or too dear.
+    """
+
+    def __init__(self, graph: nx.DiGraph, source: str, nearest: Collection[str] = ()) -> None:
         self.graph, self.source = graph, source
         self.cost: dict[str, int] = {source: 0}
         self.before: dict[str, list[str]] = {source: []}
         self.width: dict[str, float | None] = {source: math.inf}  # None: several paths, a flow has to say
         self.alpha_s: dict[str, float] = {source: 0.0}
         done: set[str] = set()
-        heap = [(0, source)]
+        heap, most = [(0, source)], math.inf
         kinds = graph.nodes
         while heap:
             cost, at = heapq.heappop(heap)
             if at in done:
                 continue
+            if cost > most:
+                break
+            if at in nearest:
+                most = cost
             done.add(at)
             forwards = at == source or kinds[at]["kind"] != "gpu"
             for to, data in graph[at].items():

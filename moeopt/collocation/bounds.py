@@ -103,7 +103,7 @@ def bound(instance: CollocationInstance, row: int) -> LayerBound:
         if not _own_partitions(instance):
             touched = max(touched, _by_pairs(instance, rows, kind))
     touched, copies = floors(instance, rows, touched, diagonal)
-    value = objective_floor(instance, rows, copies)
+    value = objective_floor(instance, rows, copies, touched)
     certificate = {"layer": instance.layers[row], **kind, "touched": str(touched), "copies": str(copies)}
     return LayerBound(value, touched, certificate | {"value": str(value)} | cut_of(instance))
 
@@ -142,13 +142,22 @@ def copies_floor(
     if instance.source is not None:  # each class may have replicas of its own
         return sum((_away(instance, part, diagonal, _at_home(instance, part, unit))
                     for unit, part in _classes(instance, rows, np.arange(instance.num_gpus))), Fraction(0))  # fmt: skip
-    known: dict[Fraction, Fraction] = {}
-    total = Fraction(0)
-    for unit, gpus in enumerate(instance.unit_gpus):
-        home = _at_home(instance, rows, unit)
-        if home not in known:
-            known[home] = _away(instance, rows, diagonal, home)
-        total += known[home] * Fraction(int(gpus), instance.num_gpus)
+    homes = [_at_home(instance, rows, unit) for unit in range(instance.num_units)]
+    shares = [Fraction(int(gpus), instance.num_gpus) for gpus in instance.unit_gpus]
+    known = {home: _away(instance, rows, diagonal, home) for home in dict.fromkeys(homes)}
+    apart = sum((known[home] * share for home, share in zip(homes, shares, strict=True)), Fraction(0))
+    most, more = max(shares), _more_replicas(instance, rows)
+    home = most * (int(rows.loads(instance.num_experts).sum()) + more)  # on average, as replicas have to be shared out
+    even = _away(instance, rows, diagonal, home) if home < max(homes) else Fraction(0)
+    return max(apart, even, touched * (1 - most) - most * more)
+
+
+def _more_replicas(instance: CollocationInstance, rows: Rows) -> int:
+    """(Token, expert) pairs, at most, of the replicas beyond the first: the largest loads, one a unit."""
+    left, total = instance.num_slots - instance.num_experts, 0
+    for load in np.sort(rows.loads(instance.num_experts))[::-1].tolist():
+        used = min(left, instance.num_units - 1)
+        total, left = total + used * load, left - used
     return total
 
 
@@ -184,29 +193,49 @@ def _away(instance: CollocationInstance, rows: Rows, diagonal: NDArray[np.float6
     return own_hull.fewest_away(sizes(rows), units, room, together, home)[0]
 
 
-def objective_floor(instance: CollocationInstance, rows: Rows, copies: Fraction) -> Fraction:
-    """The objective, if so many copies travel: in seconds, over all that units can receive at once."""
+def objective_floor(
+    instance: CollocationInstance, rows: Rows, copies: Fraction, touched: Fraction | None = None
+) -> Fraction:
+    """The objective, if so many copies travel: in seconds, over all that units can receive at once, or nodes."""
     if instance.objective != "time":
         return copies
-    into = sum((Fraction(one) for one in cuts(instance)), Fraction(0))
     each = Fraction(instance.batch_tokens) * instance.num_gpus / rows.tokens
     size = sum((Fraction(one) for one in instance.transport.copy_bytes(instance.hidden)), Fraction(0))
-    return copies * each * size / into if into else Fraction(0)
+    ways = [(copies, cuts(instance))]
+    if touched is not None and _crossed(instance):
+        ways.append((_crossing(instance, rows, touched), cuts(instance, "node")))
+    into = [(sent, sum((Fraction(one) for one in found), Fraction(0))) for sent, found in ways]
+    return max((sent * each * size / most for sent, most in into if most), default=Fraction(0))
 
 
-def cuts(instance: CollocationInstance) -> list[float]:
-    """(U,) bytes/s that a unit can receive from outside, or send, the larger: minimum cuts of the link graph."""
-    if "_cuts" not in instance.__dict__:
-        from moeopt.collocation.cuts import unit_cuts
+def _crossed(instance: CollocationInstance) -> bool:
+    """Whether the network between nodes may bind where the ways into units do not: units are parts of nodes."""
+    return instance.transport.merge == "gpu" and instance.source is None and bool(instance.node.max() > 0)
 
-        instance.__dict__["_cuts"] = unit_cuts(instance)
-    found: list[float] = instance.__dict__["_cuts"]
+
+def _crossing(instance: CollocationInstance, rows: Rows, touched: Fraction) -> Fraction:
+    """Copies from node to node, at least: units touched, less those of the node that the token lies in."""
+    most = Fraction(int(np.bincount(instance.node).max()), instance.num_gpus)
+    return max(touched * (1 - most) - most * _more_replicas(instance, rows), Fraction(0))
+
+
+def cuts(instance: CollocationInstance, of: str = "unit") -> list[float]:
+    """(U,) or (N,) bytes/s a unit or node can receive from outside, or send, the larger: cuts of the link graph."""
+    known = instance.__dict__.setdefault("_cuts", {})
+    if of not in known:
+        from moeopt.collocation.cuts import least_cuts
+
+        known[of] = least_cuts(instance, instance.unit if of == "unit" else instance.node)
+    found: list[float] = known[of]
     return found
 
 
 def cut_of(instance: CollocationInstance) -> dict[str, Any]:
     """What the certificate says of cuts."""
-    return {"cuts_bytes_per_s": cuts(instance)} if instance.objective == "time" else {}
+    if instance.objective != "time":
+        return {}
+    more = {"node_cuts_bytes_per_s": cuts(instance, "node")} if _crossed(instance) else {}
+    return {"cuts_bytes_per_s": cuts(instance), **more}
 
 
 def _unmerged(instance: CollocationInstance, row: int) -> LayerBound:
@@ -249,7 +278,7 @@ def recheck(instance: CollocationInstance, row: int, certificate: Mapping[str, A
             if not _own_partitions(instance):
                 touched = max(touched, _by_pairs(instance, rows, certificate))
         touched, copies = floors(instance, rows, touched, diagonal)
-        true = objective_floor(instance, rows, copies)
+        true = objective_floor(instance, rows, copies, touched)
         if Fraction(certificate["touched"]) > touched * (1 + Fraction(1, 10**9)):
             text = f"touched = {certificate['touched']} does not follow from its certificate, which gives {touched}"
             return [f"layer {layer}: {text}"]

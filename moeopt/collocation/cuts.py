@@ -1,21 +1,26 @@
-"""What can enter a unit: minimum cuts of the link graph between the GPUs outside and those inside."""
+"""What can enter a unit or a node: minimum cuts of the link graph between the GPUs outside and those inside."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from moeopt.collocation.instance import CollocationInstance
+
+Ints = NDArray[np.int64]
 
 MOST_FLOWS = 64
 """Beyond so many units alike ones are taken to have the cut of the first of their size."""
 
 
-def unit_cuts(instance: CollocationInstance) -> list[float]:
-    """(U,) bytes/s into each unit, or out of it where that is more: no routing gets more through.
+def least_cuts(instance: CollocationInstance, part: Ints) -> list[float]:
+    """(P,) bytes/s into each part of the GPUs, or out of it where that is more: no routing gets more through.
 
+    `part` (G,) is the part of each GPU.
     The way back carries what the way out does in the other direction, so that with unequal directions the larger one
     counts, which keeps the bound valid.
     """
@@ -23,9 +28,9 @@ def unit_cuts(instance: CollocationInstance) -> list[float]:
     network = _network(instance)
     gpus = instance.cluster.gpus
     found = []
-    for unit in range(instance.num_units):
-        inside = [gpus[g] for g in range(len(gpus)) if instance.unit[g] == unit]
-        outside = [gpus[g] for g in range(len(gpus)) if instance.unit[g] != unit]
+    for one in range(int(part.max()) + 1):
+        inside = [gpus[g] for g in range(len(gpus)) if part[g] == one]
+        outside = [gpus[g] for g in range(len(gpus)) if part[g] != one]
         found.append(max(_flow(network, outside, inside), _flow(network, inside, outside)) if outside else 0.0)
     return found
 

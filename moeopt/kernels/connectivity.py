@@ -273,7 +273,7 @@ def improve(net: Net, best: Ints, timed: bool, rounds: int, width: int, goal: fl
             b = state.unit[f]
             shift(net, state, e, b)
             shift(net, state, f, a)
-            tenure = 3 + num_experts // 10
+            tenure = 2 + num_experts // 20
             tabu[e] = done + tenure + draw(rng, tenure)
             tabu[f] = done + tenure + draw(rng, tenure)
             value = score_of(net, state, timed)
@@ -290,7 +290,7 @@ def improve(net: Net, best: Ints, timed: bool, rounds: int, width: int, goal: fl
             state.unit[:] = best
             fill(net, state)
             tabu[:] = 0
-            for _ in range(2 + draw(rng, 2 + num_experts // 8)):
+            for _ in range(2 + draw(rng, 2 + num_experts // 3)):
                 e = draw(rng, num_experts)
                 f = draw(rng, num_experts)
                 a = state.unit[e]

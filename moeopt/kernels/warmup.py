@@ -6,7 +6,18 @@ import importlib
 
 import numpy as np
 
-from moeopt.kernels import connectivity, dispatch, enumerate, moving, packing, pricing, settle, splitting, windows
+from moeopt.kernels import (
+    connectivity,
+    dispatch,
+    enumerate,
+    mincost,
+    moving,
+    packing,
+    pricing,
+    settle,
+    splitting,
+    windows,
+)
 from moeopt.kernels._jit import KERNELS, has_numba
 from moeopt.kernels.largest import largest
 
@@ -194,6 +205,7 @@ def load_splitting() -> None:
     splitting.newton(weight, base, speed, *rough, first, gpu, ints, start, gpu, near, part, inside, out)
     splitting.fill(rough[0], first, gpu, rough[1], rough[2], near, rough[1], 1)
     splitting.balance(first, gpu, ints, start, gpu, part, part.copy(), part.copy(), inside)
+    mincost.cheapest(2, [(0, 1, 1, 0)], 0, 1)
 
 
 def load_connectivity() -> None:

@@ -392,8 +392,7 @@ class PlacementInstance(Derived):
         document = self.to_dict(with_loads=False)
         del document["name"]
         table = self.given_loads
-        rows = table.tolist()
-        return sha256(document, loads=rows if table.dtype == np.int64 else whole(rows))
+        return sha256(document, loads=table if table.dtype == np.int64 else whole(table.tolist()))
 
     def __eq__(self, other: object) -> bool:
         """Equal data; the name does not count."""

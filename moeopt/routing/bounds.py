@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from moeopt.kernels.fractions import total
 from moeopt.routing.instance import RoutingInstance, exact
+from moeopt.routing.layer import exact_sum
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,15 @@ class Cut:
     kind: Literal["cut", "whole-cut"] = "cut"
 
 
-def confined(instance: RoutingInstance, row: int, gpus: Iterable[int]) -> tuple[Fraction, int]:
+def confined(instance: RoutingInstance, row: int, gpus: Sequence[int]) -> tuple[Fraction, int]:
     """Tokens that the GPUs must do: of experts only they host, with floors and base; and how many such experts."""
-    amount, experts, _ = _confined(instance, row, set(gpus))
-    return amount, experts
+    return _confined(instance, row, gpus)[0], int(_only(instance, row, gpus)[0].sum())
 
 
-def _confined(instance: RoutingInstance, row: int, inside: set[int]) -> tuple[Fraction, int, Fraction]:
+def _confined(instance: RoutingInstance, row: int, inside: Sequence[int]) -> tuple[Fraction, Fraction]:
+    """Tokens that the GPUs must do, of experts only they host, with floors and base; and those that count beyond."""
     hosting, floor = instance.hostings[row], instance.floor
-    mask = np.zeros(instance.num_gpus, dtype=np.bool_)
-    mask[sorted(inside)] = True
-    within = mask[hosting.gpu]
-    copies = np.bincount(hosting.expert[within], weights=hosting.copies[within], minlength=instance.num_experts)
-    only = (np.bincount(hosting.expert[within], minlength=instance.num_experts) == hosting.hosts) & (hosting.hosts > 0)
+    only, within = _only(instance, row, inside)
     loads = instance.loads[row]
     if not floor:
         movable = _total(loads[only])
@@ -50,16 +47,63 @@ def _confined(instance: RoutingInstance, row: int, inside: set[int]) -> tuple[Fr
     else:  # a replica inside costs its floor; what an expert has beyond all its floors must be done besides
         beyond = zip(loads[only].tolist(), hosting.replicas[only].tolist(), strict=True)
         movable = total(max(exact(load) - floor * count, Fraction(0)) for load, count in beyond)
-        amount = movable + floor * int(copies.sum())
+        amount = movable + floor * int(hosting.copies[within].sum())
     if any(instance.base[row]):
         amount += total(instance.exact_base[row][gpu] for gpu in inside)
-    return amount, int(only.sum()), movable
+    return amount, movable
+
+
+def _only(instance: RoutingInstance, row: int, inside: Iterable[int]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(E,) experts that lie on these GPUs only, and (Q,) pairs on them."""
+    hosting = instance.hostings[row]
+    mask = np.zeros(instance.num_gpus, dtype=np.bool_)
+    mask[list(inside)] = True
+    within = mask[hosting.gpu]
+    count = np.bincount(hosting.expert[within], minlength=instance.num_experts)
+    return (count == hosting.hosts) & (hosting.hosts > 0), within
 
 
 def _total(loads: NDArray[Any]) -> Fraction:
     if loads.dtype.kind == "i":
-        return Fraction(sum(loads.tolist()))
+        return Fraction(exact_sum(loads))
     return total(exact(load) for load in loads.tolist())
+
+
+@dataclass(frozen=True)
+class Prices:
+    """The dual prices of a cut: what one token more costs, tokens at speed 1.
+
+    `price` for base load on a GPU of the cut, and for tokens of `experts`; nothing for all others. `confined` counts
+    the experts that lie in the cut only, those below their floors too.
+    """
+
+    price: Fraction
+    experts: tuple[int, ...]
+    confined: int
+
+
+def prices(instance: RoutingInstance, row: int, gpus: Sequence[int]) -> Prices:
+    """The optimal dual solution, where the cut is that of the optimum; see *Dual prices* in ``models/routing.md``.
+
+    >>> instance = RoutingInstance([[9, 4, 2]], [[0, 1, 0, 2]], gpus=2)
+    >>> prices(instance, 0, [0, 1])
+    Prices(price=Fraction(1, 2), experts=(0, 1, 2), confined=3)
+    """
+    hosting, floor = instance.hostings[row], instance.floor
+    only, _ = _only(instance, row, gpus)
+    above = only
+    if floor:  # a token below the floors costs nothing
+        floors = hosting.replicas.tolist() if instance.floor_rule == "per_replica" else [1] * instance.num_experts
+        counts = zip(instance.loads[row].tolist(), floors, strict=True)
+        above = only & np.array([exact(load) >= floor * count for load, count in counts])
+    pace = _speed(instance, gpus)
+    return Prices(1 / pace, tuple(np.flatnonzero(above).tolist()), int(only.sum()))
+
+
+def _speed(instance: RoutingInstance, gpus: Sequence[int]) -> Fraction:
+    if len(set(instance.speed)) == 1:
+        return instance.exact_speed[0] * len(gpus)
+    return total(instance.exact_speed[gpu] for gpu in gpus)
 
 
 def cut_value(instance: RoutingInstance, row: int, gpus: Iterable[int], *, whole: bool = False) -> Fraction:
@@ -72,12 +116,11 @@ def cut_value(instance: RoutingInstance, row: int, gpus: Iterable[int], *, whole
     Fraction(8, 1)
     """
     inside = sorted(set(gpus))
-    amount, _, movable = _confined(instance, row, set(inside))
-    speeds = [instance.exact_speed[gpu] for gpu in inside]
-    value = amount / (speeds[0] * len(speeds) if len(set(instance.speed)) == 1 else total(speeds))
+    amount, movable = _confined(instance, row, inside)
+    value = amount / _speed(instance, inside)
     if not whole:
         return value
-    fixed = _fixed(instance, row)
+    speeds, fixed = [instance.exact_speed[gpu] for gpu in inside], _fixed(instance, row)
     return least_level(value, [fixed[gpu] for gpu in inside], speeds, int(movable))
 
 
@@ -114,9 +157,9 @@ def least_level(start: Fraction, fixed: list[Fraction], speeds: list[Fraction], 
 
 def carriers(instance: RoutingInstance, row: int) -> tuple[int, ...]:
     """GPUs that have anything to do with a layer: a replica or a base load; all of them where none has."""
-    filled, base = instance.hostings[row].filled.tolist(), instance.base[row]
-    found = tuple(gpu for gpu in range(instance.num_gpus) if filled[gpu] or base[gpu])
-    return found or tuple(range(instance.num_gpus))
+    busy = np.array(instance.base[row]) > 0
+    busy[instance.hostings[row].gpu] = True
+    return tuple(np.flatnonzero(busy).tolist()) or tuple(range(instance.num_gpus))
 
 
 def mean(instance: RoutingInstance, row: int) -> Cut:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from moeopt.routing import splits
-from moeopt.routing.bounds import Cut, confined
+from moeopt.routing.bounds import Cut, Prices
 from moeopt.routing.fractional import settled
 from moeopt.routing.instance import RoutingInstance
 from moeopt.routing.locality import local_tokens
@@ -16,17 +16,22 @@ from moeopt.routing.plan import Routing
 from moeopt.routing.verify import Evaluation
 
 
-def certificate(instance: RoutingInstance, cuts: Sequence[Cut]) -> dict[str, Any]:
-    """The cut of every layer, as `verify.recheck` reads it."""
-    rows = [
-        {"layer": layer, "kind": cut.kind, "gpus": list(cut.gpus), "value": str(cut.value)}
-        for layer, cut in zip(instance.layers, cuts, strict=True)
-    ]
+def certificate(instance: RoutingInstance, cuts: Sequence[Cut], dual: Sequence[Prices]) -> dict[str, Any]:
+    """The cut of every layer and its dual prices, as `verify.recheck` reads them."""
+    rows = []
+    for layer, cut, one in zip(instance.layers, cuts, dual, strict=True):
+        prices = {"price": str(one.price), "experts": list(one.experts)}
+        rows.append({"layer": layer, "kind": cut.kind, "gpus": list(cut.gpus), "value": str(cut.value), **prices})
     return {"layers": rows}
 
 
 def solution(
-    instance: RoutingInstance, plan: Routing, judged: Evaluation, cuts: Sequence[Cut], gaps: Sequence[float]
+    instance: RoutingInstance,
+    plan: Routing,
+    judged: Evaluation,
+    cuts: Sequence[Cut],
+    dual: Sequence[Prices],
+    gaps: Sequence[float],
 ) -> dict[str, Any]:
     """Figures of every layer, and the shares."""
     layers = []
@@ -35,7 +40,7 @@ def solution(
     for row, layer in enumerate(instance.layers):
         top, cut = float(judged.max_load[row]), cuts[row]
         tokens = float(instance.loads[row].sum(dtype=np.float64))
-        local = local_tokens(instance, row, plan.shares[row], plan.in_tokens) if several else tokens
+        local = local_tokens(instance, row, plan) if several else tokens
         stayed += local
         layers.append(
             {
@@ -47,7 +52,7 @@ def solution(
                 "gap": gaps[row],
                 "even_max_load": evens[row],
                 **({"local_tokens": local, "crossing_tokens": max(tokens - local, 0.0)} if several else {}),
-                "cut": {"gpus": list(cut.gpus), "experts": confined(instance, row, cut.gpus)[1]},
+                "cut": {"gpus": list(cut.gpus), "experts": dual[row].confined},
             }
         )
     tokens = float(instance.loads.sum(dtype=np.float64))
@@ -59,7 +64,7 @@ def solution(
         **({"local_share": stayed / tokens if tokens else 1.0} if several else {}),
         "unit": "tokens" if plan.in_tokens else "share",
         "gain_over_even": max(even - total, 0.0) / even if even else 0.0,
-        "shares": [[list(triple) for triple in row] for row in plan.shares],
+        "shares": plan.shares,
     }
 
 
@@ -69,9 +74,9 @@ def even_loads(instance: RoutingInstance) -> list[float]:
     for hosting, task in zip(instance.hostings, instance.tasks, strict=True):
         load = settled(hosting, task).astype(np.float64)
         place = hosting.on_shared
-        expert = hosting.expert[place]
-        weight, paid = task.amount[expert].astype(np.float64), float(task.floor) * hosting.copies[place]
-        cost = weight * splits.even(hosting)[place]
-        np.add.at(load, hosting.gpu[place], np.maximum(cost - paid, 0.0))
+        cost = task.amount[hosting.expert[place]].astype(np.float64) * splits.even(hosting)[place]
+        if task.floor:
+            cost = np.maximum(cost - float(task.floor) * hosting.copies[place], 0.0)
+        load += np.bincount(hosting.gpu[place], weights=cost, minlength=len(load))
         found.append(float((load / task.speed.astype(np.float64)).max()) * float(task.worth))
     return found

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.kernels import splitting
+from moeopt.kernels import mincost, splitting
 from moeopt.limits import Deadline
 from moeopt.routing.layer import Hosting, Task
 
@@ -55,12 +55,12 @@ def optimum(hosting: Hosting, task: Task, *, compiled: bool = True) -> Optimum:
 
 def settled(hosting: Hosting, task: Task) -> NDArray[Any]:
     """(G,) what each GPU has to do whatever the split: its base, and experts that lie on no other GPU."""
-    alone = np.flatnonzero(hosting.hosts[hosting.expert] == 1)
     base = task.base.copy()
-    np.add.at(base, hosting.gpu[alone], task.weight[hosting.expert[alone]])
+    np.add.at(base, hosting.gpu[hosting.alone], task.weight[hosting.expert[hosting.alone]])
     return base
 
 
 def compiled_in_time(deadline: Deadline) -> bool:
     """Whether the compiled kernels can be had before the time is up."""
-    return all(kernel.in_time(deadline) for kernel in (splitting.newton, splitting.balance, splitting.fill))
+    kernels = (splitting.newton, splitting.balance, splitting.fill, mincost.min_cost_flow)
+    return all(kernel.in_time(deadline) for kernel in kernels)

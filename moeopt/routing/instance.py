@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.documents import sha256
+from moeopt.documents import sha256, whole
 from moeopt.errors import Violations
 from moeopt.routing import checks
-from moeopt.routing.layer import Hosting, Ints, Task, whole_numbers
+from moeopt.routing.layer import Hosting, Ints, Task, exact_sum, whole_numbers
 from moeopt.workload.table import Loads, as_loads
 
 FloorRule = Literal["per_replica", "per_expert"]
@@ -178,33 +178,35 @@ class RoutingInstance:
     def _task(self, row: int, speeds: NDArray[Any], pace: Fraction) -> Task:
         hosting, loads, base = self.hostings[row], self.loads[row], self.base[row]
         floor = self.floor
-        if loads.dtype.kind == "i" and floor.denominator == 1 and all(value.is_integer() for value in base):
+        if loads.dtype.kind == "i" and floor.denominator == 1 and all(value.is_integer() for value in set(base)):
             unit, a, b, k = Fraction(1), loads, [int(value) for value in base], int(floor)
         else:
             values = [*(exact(value) for value in loads.tolist()), *map(exact, base), floor]
             scaled, unit = whole_numbers(values)
             a = np.array(scaled[: len(loads)], dtype=object)
             b, k = scaled[len(loads) : -1], scaled[-1]
-        if int(a.sum(dtype=object)) + sum(b) + k * (len(self.gpu_of_slot) + 1) >= 2**61:
+        if exact_sum(a) + sum(b) + k * (len(self.gpu_of_slot) + 1) >= 2**61:
             a = a.astype(object)
         elif a.dtype == object:
             a = a.astype(np.int64)
         more = np.array(b, dtype=a.dtype)
         if self.floor_rule == "per_expert":
-            costs = np.maximum(a, k)
+            costs = np.maximum(a, k) if k else a
             return Task(costs, more, speeds, costs, 0, unit, pace)
-        weight = np.maximum(a - k * hosting.replicas.astype(a.dtype), 0) if k else a
+        if not k:
+            return Task(a, more, speeds, a, 0, unit, pace)
+        weight = np.maximum(a - k * hosting.replicas.astype(a.dtype), 0)
         return Task(weight, more + k * hosting.filled.astype(a.dtype), speeds, a, k, unit, pace)
 
     @cached_property
     def sha256(self) -> str:
         """Digest of the canonical document without the name."""
-        document = self.to_dict()
-        del document["name"]
-        rows = {"slot_expert": document.pop("slot_expert")}
-        if self.loads.dtype.kind == "i":
-            rows["loads"] = document.pop("loads")
-        return sha256(document, **rows)
+        document = {"schema": SCHEMA, "layers": list(self.layers), **self._small()}
+        bulk: dict[str, Any] = {"slot_expert": self.slot_expert, "loads": self.loads}
+        if self.loads.dtype.kind != "i":
+            bulk["loads"] = whole(self.loads.tolist())
+        document["sources"] = None if self.sources is None else self.sources.tolist()
+        return sha256(document, **bulk)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RoutingInstance) and self.to_dict() == other.to_dict()
@@ -225,10 +227,13 @@ class RoutingInstance:
         if with_loads:
             document["loads"] = self.loads.tolist()
             document["sources"] = None if self.sources is None else self.sources.tolist()
+        rows = {"layers": list(self.layers), "slot_expert": self.slot_expert.tolist()}
+        return document | rows | self._small()
+
+    def _small(self) -> dict[str, Any]:
+        """What is not by layer and expert or slot."""
         same = len(set(self.base)) == 1
-        return document | {
-            "layers": list(self.layers),
-            "slot_expert": self.slot_expert.tolist(),
+        return {
             "gpu_of_slot": self.gpu_of_slot.tolist(),
             "speed": list(self.speed),
             "base": list(self.base[0]) if same else [list(row) for row in self.base],

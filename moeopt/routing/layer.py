@@ -41,11 +41,19 @@ class Hosting:
     @classmethod
     def of(cls, row: NDArray[np.integer], gpu_of_slot: Ints, num_experts: int, num_gpus: int) -> Hosting:
         """From the experts in the slots of a layer."""
-        filled = row >= 0
-        keys, copies = np.unique(row[filled].astype(np.int64) * num_gpus + gpu_of_slot[filled], return_counts=True)
-        expert, gpu = keys // num_gpus, keys % num_gpus
-        first = np.searchsorted(expert, np.arange(num_experts + 1))
-        return cls(expert, gpu, copies, first, num_gpus)
+        keys = row.astype(np.int64) * num_gpus + gpu_of_slot
+        keys.sort()
+        if keys[0] < 0:
+            keys = keys[np.searchsorted(keys, 0) :]  # without the empty slots
+        new = np.flatnonzero(keys[1:] != keys[:-1]) + 1
+        copies = np.ones(len(keys), np.int64)
+        if len(new) + 1 < len(keys):
+            starts = np.concatenate([[0], new])
+            keys, copies = keys[starts], np.diff(starts, append=len(keys))
+        expert = keys // num_gpus
+        first = np.zeros(num_experts + 1, np.int64)
+        np.cumsum(np.bincount(expert, minlength=num_experts), out=first[1:])
+        return cls(expert, keys - expert * num_gpus, copies, first, num_gpus)
 
     @cached_property
     def hosts(self) -> Ints:
@@ -76,17 +84,20 @@ class Hosting:
         return found
 
     @cached_property
+    def alone(self) -> Ints:
+        """Places of the pairs of experts on one GPU only."""
+        found: Ints = np.flatnonzero(self.hosts[self.expert] == 1)
+        return found
+
+    @cached_property
     def pairs(self) -> Pairs:
         """The shared experts and their GPUs, for the kernels."""
-        place = self.on_shared
-        gpu = self.gpu[place]
-        number = np.zeros(len(self.hosts) + 1, dtype=np.int64)
-        number[self.shared] = np.arange(len(self.shared))
-        expert = number[self.expert[place]]
-        first = np.concatenate([[0], np.cumsum(self.hosts[self.shared])]).astype(np.int64)
-        pair = np.argsort(gpu, kind="stable")
-        start = np.searchsorted(gpu[pair], np.arange(self.num_gpus + 1)).astype(np.int64)
-        return Pairs(first, gpu, expert, start, pair)
+        gpu, hosts = self.gpu[self.on_shared], self.hosts[self.shared]
+        expert = np.repeat(np.arange(len(hosts)), hosts)
+        first, start = np.zeros(len(hosts) + 1, np.int64), np.zeros(self.num_gpus + 1, np.int64)
+        np.cumsum(hosts, out=first[1:])
+        np.cumsum(np.bincount(gpu, minlength=self.num_gpus), out=start[1:])
+        return Pairs(first, gpu, expert, start, np.argsort(gpu, kind="stable"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +134,13 @@ class Task:
         """Whether 64 bits hold every product of a load and a speed."""
         amount = int(self.weight.sum()) + int(self.base.sum())
         return self.weight.dtype != object and 2 * (amount + 1) * (int(self.speed.sum()) + 1) < LARGEST
+
+
+def exact_sum(values: NDArray[Any]) -> int:
+    """The sum of whole numbers, none negative: in 64 bits where it fits."""
+    if values.dtype != object and len(values) and int(values.max()) < LARGEST // len(values):
+        return int(values.sum())
+    return int(values.sum(dtype=object))
 
 
 def whole_numbers(values: Sequence[Fraction]) -> tuple[list[int], Fraction]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.kernels.mincost import cheapest
+from moeopt.kernels.splitting import Pairs
+from moeopt.routing.fractional import settled
 from moeopt.routing.instance import RoutingInstance, exact
-from moeopt.routing.plan import Share
-
-Pair = tuple[int, int]
+from moeopt.routing.plan import Routing
 
 
 def nodes_of(instance: RoutingInstance) -> tuple[int, list[int]]:
@@ -31,92 +31,110 @@ def spread_of(instance: RoutingInstance, row: int) -> NDArray[np.float64]:
     return found
 
 
-def local_tokens(instance: RoutingInstance, row: int, shares: tuple[Share, ...], in_tokens: bool) -> float:
+def local_tokens(instance: RoutingInstance, row: int, plan: Routing) -> float:
     """Most tokens of a layer that can stay on their node under a split."""
-    if not shares:
+    if not plan.shares[row]:
         return 0.0
     node = np.array(nodes_of(instance)[1])
-    expert, gpu, part = (np.array(column) for column in zip(*shares, strict=True))
+    expert, gpu, part = plan.columns(row)
     spread = spread_of(instance, row)
     there = np.zeros(spread.shape)
-    np.add.at(there, (expert, node[gpu]), part * (1.0 if in_tokens else instance.loads[row][expert].astype(np.float64)))
+    tokens = part.astype(np.float64)
+    if not plan.in_tokens:
+        tokens = tokens * instance.loads[row][expert]
+    np.add.at(there, (expert, node[gpu]), tokens)
     return float(np.minimum(there, spread).sum())
 
 
-def _sources(instance: RoutingInstance, row: int, expert: int) -> list[Fraction]:
-    """Tokens of one expert by the node they come from, exact; whole where tokens are, rounded down."""
-    count, node = nodes_of(instance)
-    found = [Fraction(0)] * count
+def _staying(
+    instance: RoutingInstance, row: int, expert: int, supply: int, unit: int, node: list[int], alike: list[int]
+) -> list[int]:
+    """Units of one expert by the node they come from, rounded down; they weigh what the expert's tokens weigh.
+
+    ``alike``: how many GPUs each node has.
+    """
+    count = len(alike)
+    if not instance.loads[row, expert]:
+        return [0] * count
     if instance.sources is None:
-        load = exact(instance.loads[row, expert].item())
-        found = [load * node.count(place) / len(node) for place in range(count)]
-    else:
-        for place, tokens in zip(node, instance.sources[row, expert].tolist(), strict=True):
-            found[place] += exact(tokens)
-    return [Fraction(tokens // 1) for tokens in found] if instance.whole else found
+        return [supply * here // len(node) for here in alike]
+    load = exact(instance.loads[row, expert].item())
+    found = [Fraction(0)] * count
+    for place, tokens in zip(node, instance.sources[row, expert].tolist(), strict=True):
+        found[place] += exact(tokens)
+    if instance.whole:
+        return [int(tokens // 1) * unit for tokens in found]
+    return [int(tokens * supply / load // 1) for tokens in found]
 
 
-def most_local(instance: RoutingInstance, row: int, value: Fraction) -> dict[Pair, int]:
-    """What each (expert, GPU) of a shared expert gets so that no GPU costs more than `value` and fewest tokens cross.
+def most_local(instance: RoutingInstance, row: int, value: Fraction, *, compiled: bool = True) -> list[int]:
+    """What each (P,) pair of a shared expert gets so that no GPU costs more than `value` and fewest tokens cross.
 
     A min-cost flow in whole numbers of a unit that makes all of them whole; with whole tokens that is one token. Under
     a floor of the whole expert tokens count as they weigh.
     """
     hosting, task = instance.hostings[row], instance.tasks[row]
-    per_replica = instance.floor_rule == "per_replica"
-    floor = instance.floor if per_replica else Fraction(0)
-    room = [value * exact(pace) - exact(more) for pace, more in zip(instance.speed, instance.base[row], strict=True)]
-    hosts: dict[int, list[Pair]] = {}
-    for place, (expert, gpu) in enumerate(zip(hosting.expert.tolist(), hosting.gpu.tolist(), strict=True)):
-        copies = int(hosting.copies[place])
-        room[gpu] -= floor * copies
-        if hosting.hosts[expert] == 1:
-            room[gpu] -= int(task.weight[expert]) * task.unit
-        elif instance.loads[row, expert] > 0 or task.weight[expert] > 0:
-            hosts.setdefault(expert, []).append((gpu, copies))
-    weights, stay = {}, {}
-    for expert in hosts:
+    per, limit = task.unit.denominator, value / task.worth  # the task's unit is a part of a token
+    unit = 1 if instance.whole else per * math.lcm(limit.denominator, *_bottoms(instance, row))
+    base = settled(hosting, task).tolist()
+    top, bottom = limit.numerator, limit.denominator * per
+    costs = zip(task.speed.tolist(), base, strict=True)
+    room = [(int(pace) * top - int(more) * limit.denominator) * unit // bottom for pace, more in costs]
+    amounts = [int(amount) * unit // per for amount in task.amount[hosting.shared].tolist()]
+    return _flow(instance, row, amounts, room, task.floor * unit // per, unit, hosting.pairs, compiled)
+
+
+def _bottoms(instance: RoutingInstance, row: int) -> list[int]:
+    """Denominators that make tokens from each node whole."""
+    if instance.sources is None:
+        return [instance.num_gpus]
+    if instance.sources.dtype.kind == "i" and (instance.floor_rule == "per_replica" or not instance.floor):
+        return [1]
+    task, found = instance.tasks[row], {1}
+    for expert in instance.hostings[row].shared.tolist():
         load = exact(instance.loads[row, expert].item())
-        weights[expert] = load if per_replica else max(load, instance.floor)
-        heavier = weights[expert] / load if load else Fraction(0)
-        stay[expert] = [tokens * heavier for tokens in _sources(instance, row, expert)]
-    numbers = [*room, floor, *weights.values(), *(tokens for row_ in stay.values() for tokens in row_)]
-    unit = 1 if instance.whole else math.lcm(*{number.denominator for number in numbers})
-    return _flow(instance, hosts, weights, stay, room, floor, unit)
+        if load:
+            heavier = task.amount[expert] * task.unit / load
+            found |= {(exact(tokens) * heavier).denominator for tokens in instance.sources[row, expert].tolist()}
+    return list(found)
 
 
 def _flow(
     instance: RoutingInstance,
-    hosts: dict[int, list[Pair]],
-    weights: dict[int, Fraction],
-    stay: dict[int, list[Fraction]],
-    room: list[Fraction],
-    floor: Fraction,
+    row: int,
+    amounts: list[int],
+    room: list[int],
+    floor: int,
     unit: int,
-) -> dict[Pair, int]:
+    pairs: Pairs,
+    compiled: bool,
+) -> list[int]:
     """The flow on each pair; see *Locality* in ``models/routing.md``."""
-    import networkx
-
-    _, node = nodes_of(instance)
-    graph: Any = networkx.DiGraph()
-    for gpu, one in enumerate(room):
-        graph.add_edge(("gpu", gpu), "sink", capacity=max(int(one * unit // 1), 0), weight=0)
-    total = 0
-    for expert, placed in hosts.items():
-        supply = int(weights[expert] * unit)
-        total += supply
-        graph.add_node(("expert", expert), demand=-supply)
-        for home in sorted({node[gpu] for gpu, _ in placed}):
-            here, away = ("at", expert, home), ("away", expert, home)
-            graph.add_edge(("expert", expert), here, capacity=int(stay[expert][home] * unit // 1), weight=0)
-            graph.add_edge(("expert", expert), away, capacity=supply, weight=1)
-            graph.add_edge(away, here, capacity=supply, weight=0)
-        for gpu, copies in placed:
-            pair = ("pair", expert, gpu)
-            graph.add_edge(("at", expert, node[gpu]), pair, capacity=supply, weight=0)
-            graph.add_edge(pair, ("gpu", gpu), capacity=supply, weight=0)
+    hosting, (nodes, node) = instance.hostings[row], nodes_of(instance)
+    alike = np.bincount(node, minlength=nodes).tolist()
+    gpus = len(room)
+    source, sink, count = gpus, gpus + 1, gpus + 2
+    copies, shared = hosting.copies[hosting.on_shared].tolist(), hosting.shared.tolist()
+    first, on = pairs.first.tolist(), pairs.gpu.tolist()
+    edges = [(gpu, sink, max(one, 0), 0) for gpu, one in enumerate(room)]
+    out: list[list[int]] = []  # the edges of each pair: to its GPU, and to what its floor pays for
+    for expert, supply in enumerate(amounts):
+        start, count = count, count + 1
+        edges.append((source, start, supply, 0))
+        stay = _staying(instance, row, shared[expert], supply, unit, node, alike)
+        at: dict[int, int] = {}
+        for place in range(first[expert], first[expert + 1]):
+            gpu = on[place]
+            home = node[gpu]
+            if home not in at:
+                at[home] = here = count
+                count += 1
+                edges += [(start, here, min(stay[home], supply), 0), (start, here, supply, 1)]
+            out.append([len(edges)])
+            edges.append((at[home], gpu, supply, 0))
             if floor:
-                graph.add_edge(pair, "sink", capacity=int(floor * copies * unit // 1), weight=0)
-    graph.add_node("sink", demand=total)
-    _, flow = networkx.network_simplex(graph)
-    return {(e, g): sum(flow["pair", e, g].values()) for e, placed in hosts.items() for g, _ in placed}
+                out[-1].append(len(edges))
+                edges.append((at[home], sink, floor * copies[place], 0))
+    total, flow = cheapest(count, edges, source, sink, compiled=compiled)
+    assert total == sum(amounts), "the value lets all tokens through"
+    return [sum(flow[one] for one in those) for those in out]

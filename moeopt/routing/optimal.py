@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from moeopt.routing.fractional import Optimum, compiled_in_time, optimum
 from moeopt.routing.instance import RoutingInstance
 from moeopt.routing.integral import WholeOptimum, whole_optimum
 from moeopt.routing.locality import most_local
-from moeopt.routing.plan import Routing, Share
+from moeopt.routing.plan import Routing
 
-Layer = tuple[tuple[Share, ...], Cut, int]
-"""Triples, the proof, and cuts or flows that it took."""
+Layer = tuple[NDArray[Any], Cut, int]
+"""(Q,) shares or whole tokens, the proof, and cuts or flows that it took."""
 
 
 def newton(instance: RoutingInstance, context: Context) -> Outcome[Routing]:
@@ -29,7 +30,7 @@ def newton(instance: RoutingInstance, context: Context) -> Outcome[Routing]:
         found = _optimum(instance, row, compiled)
         parts = splits.from_parts(instance.hostings[row], instance.tasks[row], found.part, found.of)
         cut = whole_cut(instance, row, found.gpus) if instance.whole else Cut(found.gpus, found.value)
-        return _triples(instance, row, parts), cut, found.cuts
+        return _parts(instance, row, parts), cut, found.cuts
 
     return _layers(instance, context, solve)
 
@@ -39,9 +40,8 @@ def integer(instance: RoutingInstance, context: Context) -> Outcome[Routing]:
 
     def solve(row: int, compiled: bool) -> Layer:
         found = _whole(instance, row, compiled)
-        hosting, task = instance.hostings[row], instance.tasks[row]
-        tokens = splits.whole_parts(hosting, task, found.part)
-        return splits.triples(hosting, tokens), _cut(found), found.flows
+        tokens = splits.whole_parts(instance.hostings[row], instance.tasks[row], found.part)
+        return tokens, _cut(found), found.flows
 
     return _layers(instance, context, solve)
 
@@ -51,25 +51,24 @@ def local_first(instance: RoutingInstance, context: Context) -> Outcome[Routing]
 
     def solve(row: int, compiled: bool) -> Layer:
         hosting = instance.hostings[row]
+        parts: NDArray[Any]
         if instance.whole:
             whole = _whole(instance, row, compiled)
             value, cut, steps = whole.value, _cut(whole), whole.flows
         else:
             found = _optimum(instance, row, compiled)
             value, cut, steps = found.value, Cut(found.gpus, found.value), found.cuts
-        amounts = most_local(instance, row, value)
-        parts: list[Any] = splits.even(hosting).tolist()
-        pairs = list(zip(hosting.expert.tolist(), hosting.gpu.tolist(), strict=True))
-        totals: dict[int, int] = {}
-        for (expert, _), amount in amounts.items():
-            totals[expert] = totals.get(expert, 0) + amount
-        for place, pair in enumerate(pairs):
-            if instance.whole:
-                load = int(instance.loads[row, pair[0]])
-                parts[place] = amounts.get(pair, load if hosting.hosts[pair[0]] == 1 else 0)
-            elif pair in amounts:
-                parts[place] = amounts[pair] / totals[pair[0]]
-        return splits.triples(hosting, parts), cut, steps
+        amounts = most_local(instance, row, value, compiled=compiled)
+        if instance.whole:
+            parts = instance.loads[row][hosting.expert]  # right for experts on one GPU
+            parts[hosting.on_shared] = amounts
+            return parts, cut, steps
+        parts, first = splits.even(hosting), hosting.pairs.first.tolist()
+        for low, high in pairwise(first):
+            total = sum(amounts[low:high])
+            if total:
+                parts[hosting.on_shared[low:high]] = [amount / total for amount in amounts[low:high]]
+        return parts, cut, steps
 
     return _layers(instance, context, solve)
 
@@ -104,28 +103,27 @@ def _cut(found: WholeOptimum) -> Cut:
     return Cut(found.gpus, found.value, "whole-cut" if found.by_tokens else "cut")
 
 
-def _triples(instance: RoutingInstance, row: int, parts: NDArray[np.float64]) -> tuple[Share, ...]:
-    whole = splits.whole_tokens(instance, row, parts) if instance.whole else parts.tolist()
-    return splits.triples(instance.hostings[row], whole)
+def _parts(instance: RoutingInstance, row: int, shares: NDArray[np.float64]) -> NDArray[Any]:
+    return splits.whole_tokens(instance, row, shares) if instance.whole else shares
 
 
 def _layers(instance: RoutingInstance, context: Context, solve: Callable[[int, bool], Layer]) -> Outcome[Routing]:
     """Layer by layer; what the time does not allow is split evenly and bounded by the mean."""
     compiled = compiled_in_time(context.deadline)
-    rows: list[tuple[Share, ...]] = []
+    rows: list[NDArray[Any]] = []
     cuts: list[Cut] = []
     steps, late = 0, 0
     for row in range(instance.num_layers):
         if late or context.deadline.passed():
             late += 1
-            rows.append(_triples(instance, row, splits.even(instance.hostings[row])))
+            rows.append(_parts(instance, row, splits.even(instance.hostings[row])))
             cuts.append(bounds.mean(instance, row))
             continue
-        shares, cut, count = solve(row, compiled)
-        rows.append(shares)
+        parts, cut, count = solve(row, compiled)
+        rows.append(parts)
         cuts.append(cut)
         steps += count
         context.report(row + 1, instance.num_layers)
     notes = [f"the time was up: {late} of {instance.num_layers} layers are split evenly"] if late else []
     stop = Stop.TIME if late else Stop.FINISHED
-    return Outcome(Routing(tuple(rows), instance.whole), stop, steps, bounds=cuts, notes=notes)
+    return Outcome(splits.listed(instance, rows), stop, steps, bounds=cuts, notes=notes)

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from moeopt.errors import PlanError
 
 Share = tuple[int, int, float]
 """(expert, GPU, part): a share of the expert's tokens in 0..1, or whole tokens."""
+Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,22 @@ class Routing:
 
     shares: tuple[tuple[Share, ...], ...]
     in_tokens: bool = False
+
+    @classmethod
+    def of_columns(cls, rows: Sequence[Columns], in_tokens: bool = False) -> Routing:
+        """From the experts, GPUs and parts of every layer."""
+        shares = (tuple(zip(*(column.tolist() for column in row), strict=True)) for row in rows)
+        plan = cls(tuple(shares), in_tokens)
+        plan.__dict__["_columns"] = dict(enumerate(rows))
+        return plan
+
+    def columns(self, row: int) -> Columns:
+        """Experts, GPUs and parts of a layer."""
+        known: dict[int, Columns] = self.__dict__.setdefault("_columns", {})
+        if row not in known:
+            expert, gpu, part = zip(*self.shares[row], strict=True) if self.shares[row] else ((), (), ())
+            known[row] = np.array(expert), np.array(gpu), np.array(part)
+        return known[row]
 
     @classmethod
     def of(cls, shares: Any, in_tokens: bool = False) -> Routing:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
+from moeopt.kernels.fractions import total
 from moeopt.registry import Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, Result, Status, Stop, relative_gap
 from moeopt.routing import bounds, describe, verify
@@ -82,8 +82,9 @@ class RoutingProblem(Problem[RoutingInstance, Routing]):
             relative_gap(float(top), min(float(low), float(top)))
             for top, low in zip(judged.max_load, proved, strict=True)
         ]
+        dual = [bounds.prices(instance, row, cut.gpus) for row, cut in enumerate(cuts)]
         objective = float(judged.objective)
-        below = min(float(sum(proved, Fraction(0))), objective)
+        below = min(float(total(proved)), objective)
         worst = max(*gaps, relative_gap(objective, below))
         optimal = worst <= CERTIFIED_TOLERANCE
         frame = self._frame(instance, method, outcome, context)
@@ -94,9 +95,9 @@ class RoutingProblem(Problem[RoutingInstance, Routing]):
             objective=objective,
             lower_bound=below,
             bound_kind="certified",
-            certificate=describe.certificate(instance, cuts),
+            certificate=describe.certificate(instance, cuts, dual),
             gap_worst_layer=worst,
-            solution=describe.solution(instance, plan, judged, cuts, gaps) | outcome.details,
+            solution=describe.solution(instance, plan, judged, cuts, dual, gaps) | outcome.details,
             incumbents=tuple(outcome.incumbents) or ((context.deadline.elapsed_s(), objective),),
             plan=plan,
             **frame,

@@ -20,6 +20,7 @@ SCHEMA = "moeopt/routing-result/1"
 TOLERANCE = 1e-9
 """Relative difference up to which a stated number and the recomputed one are the same."""
 
+_FRACTION = r"^[0-9]+(/[1-9][0-9]*)?$"
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -62,13 +63,15 @@ class SolutionDocument(BaseModel):
 
 
 class Proof(BaseModel):
-    """A cut, and what it proves, as a fraction."""
+    """A cut, what it proves, and its dual prices; numbers are fractions."""
 
     model_config = _STRICT
     layer: int
     kind: Literal["cut", "whole-cut"]
     gpus: list[int]
-    value: str = Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$")
+    value: str = Field(pattern=_FRACTION)
+    price: str | None = Field(None, pattern=_FRACTION, description="of one token more on these GPUs")
+    experts: list[int] = Field([], description="whose tokens have that price; all others cost nothing")
 
 
 class Proofs(BaseModel):

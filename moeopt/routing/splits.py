@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from moeopt.routing.instance import RoutingInstance
 from moeopt.routing.layer import Hosting, Task
-from moeopt.routing.plan import Routing, Share
+from moeopt.routing.plan import Routing
 
 
 def even(hosting: Hosting) -> NDArray[np.float64]:
@@ -56,30 +56,28 @@ def from_loads(hosting: Hosting, task: Task, load: NDArray[np.float64]) -> NDArr
     return shares
 
 
-def triples(hosting: Hosting, parts: Sequence[Any]) -> tuple[Share, ...]:
-    """(expert, GPU, part) of every pair."""
-    return tuple(zip(hosting.expert.tolist(), hosting.gpu.tolist(), parts, strict=True))
-
-
 def plan_of(instance: RoutingInstance, shares: Sequence[NDArray[np.float64]]) -> Routing:
     """The plan; whole tokens where the instance wants them, which stay as close to the shares as they can."""
-    rows = []
-    for row, (hosting, parts) in enumerate(zip(instance.hostings, shares, strict=True)):
-        rows.append(triples(hosting, whole_tokens(instance, row, parts) if instance.whole else parts.tolist()))
-    return Routing(tuple(rows), instance.whole)
+    if instance.whole:
+        shares = [whole_tokens(instance, row, parts) for row, parts in enumerate(shares)]
+    return listed(instance, shares)
 
 
-def whole_parts(hosting: Hosting, task: Task, part: NDArray[Any]) -> list[int]:
+def listed(instance: RoutingInstance, parts: Sequence[NDArray[Any]]) -> Routing:
+    """The plan of (Q,) shares or whole tokens a layer."""
+    pairs = zip(instance.hostings, parts, strict=True)
+    return Routing.of_columns([(hosting.expert, hosting.gpu, part) for hosting, part in pairs], instance.whole)
+
+
+def whole_parts(hosting: Hosting, task: Task, part: NDArray[Any]) -> NDArray[Any]:
     """(Q,) whole tokens, from the (P,) that each pair of a shared expert has beyond its floor."""
-    unit = int(1 / task.unit)
-    tokens = [int(amount) // unit for amount in task.amount[hosting.expert].tolist()]  # right for experts on one GPU
-    floor = task.floor // unit
-    for place, beyond in zip(hosting.on_shared.tolist(), part.tolist(), strict=True):
-        tokens[place] = floor * int(hosting.copies[place]) + beyond
-    for expert in hosting.shared.tolist():
+    unit, floor = task.unit.denominator, task.floor // task.unit.denominator
+    tokens: NDArray[Any] = task.amount[hosting.expert] // unit  # right for experts on one GPU
+    tokens[hosting.on_shared] = part + floor * hosting.copies[hosting.on_shared]
+    for expert in hosting.shared.tolist() if floor else ():
         low, high = int(hosting.first[expert]), int(hosting.first[expert + 1])
         left = int(task.amount[expert]) // unit
-        if task.weight[expert] > 0 or not floor:
+        if task.weight[expert] > 0:
             continue
         for place in range(low, high):  # all of it under the floors, which are paid for anyway
             tokens[place] = min(tokens[place], left)
@@ -87,7 +85,7 @@ def whole_parts(hosting: Hosting, task: Task, part: NDArray[Any]) -> list[int]:
     return tokens
 
 
-def whole_tokens(instance: RoutingInstance, row: int, shares: NDArray[np.float64]) -> list[int]:
+def whole_tokens(instance: RoutingInstance, row: int, shares: NDArray[np.float64]) -> NDArray[Any]:
     """(Q,) whole tokens: shares rounded down, and what is left to the largest remainders, lower GPU first."""
     hosting = instance.hostings[row]
     tokens = [0] * len(shares)
@@ -112,4 +110,4 @@ def whole_tokens(instance: RoutingInstance, row: int, shares: NDArray[np.float64
             found[place] -= taken
             left += taken
         tokens[low:high] = found
-    return tokens
+    return np.array(tokens, dtype=np.int64 if max(tokens, default=0) < 2**63 else object)

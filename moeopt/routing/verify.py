@@ -9,12 +9,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moeopt.errors import PlanError
+from moeopt.kernels.fractions import quotient, total
+from moeopt.routing import sums
 from moeopt.routing.bounds import carriers, cut_value
 from moeopt.routing.instance import RoutingInstance, exact
-from moeopt.routing.layer import Hosting, whole_numbers
+from moeopt.routing.layer import Hosting
 from moeopt.routing.plan import Routing, Share
 
 SLACK = 1e-9
@@ -35,12 +36,13 @@ class Evaluation:
     @property
     def objective(self) -> Fraction:
         """Sum over layers of the busiest GPU's cost."""
-        return sum(self.max_load, Fraction(0))
+        return total(self.max_load)
 
     @property
     def imbalance(self) -> tuple[float, ...]:
         """Per layer; 1 where there is nothing to do."""
-        return tuple(float(top / ideal) if ideal else 1.0 for top, ideal in zip(self.max_load, self.ideal, strict=True))
+        pairs = zip(self.max_load, self.ideal, strict=True)
+        return tuple(quotient(top, ideal) if ideal else 1.0 for top, ideal in pairs)
 
 
 def evaluate(instance: RoutingInstance, plan: Routing) -> Evaluation:
@@ -55,10 +57,14 @@ def evaluate(instance: RoutingInstance, plan: Routing) -> Evaluation:
     >>> evaluate(instance, Routing.of([(0, 0, 0.5), (0, 1, 0.5), (1, 0, 1.0), (2, 1, 1.0)])).objective
     Fraction(17, 2)
     """
-    found = faults(instance, plan)
+    plain = _plain(instance, plan)
+    found = _faults(instance, plan, plain)
     if found:
         raise PlanError(found)
-    judged = [_layer(instance, row, plan.shares[row], plan.in_tokens) for row in range(instance.num_layers)]
+    quick = sums.judged(instance, [row for row, right in enumerate(plain) if right], plan)
+    judged = [
+        quick.get(row) or _layer(instance, row, plan.shares[row], plan.in_tokens) for row in range(instance.num_layers)
+    ]
     return Evaluation(*zip(*judged, strict=True))
 
 
@@ -67,7 +73,7 @@ def _layer(
 ) -> tuple[Fraction, Fraction, tuple[float, ...]]:
     """The busiest GPU of a layer, perfect balance, and the cost of each: all sums in whole numbers of one unit."""
     hosting, per_expert = instance.hostings[row], instance.floor_rule == "per_expert"
-    loads, base, floor, unit = _units(instance, row)
+    loads, base, floor, unit = sums.units(instance, row)
     amounts = np.maximum(loads, floor) if per_expert else loads
     floor = 0 if per_expert else floor
     alone = np.flatnonzero(hosting.hosts[hosting.expert] == 1)
@@ -107,22 +113,6 @@ def _layer(
     return max(costs), carried / sum(paces[gpu] for gpu in those), tuple(float(cost) for cost in costs)
 
 
-def _units(instance: RoutingInstance, row: int) -> tuple[NDArray[Any], list[int], int, Fraction]:
-    """Loads, base and floor of a layer in whole numbers, and what their unit is worth in tokens."""
-    loads, base, floor = instance.loads[row], instance.exact_base[row], instance.floor
-    plain = loads.dtype.kind == "i" and floor.denominator == 1
-    if plain and all(more.is_integer() for more in set(instance.base[row])):
-        found, unit = [*(int(more) for more in base), int(floor)], Fraction(1)
-        kept: list[int] = loads.tolist()
-    else:
-        values = [*(exact(load) for load in loads.tolist()), *base, floor]
-        scaled, unit = whole_numbers(values)
-        kept, found = scaled[: len(loads)], scaled[len(loads) :]
-    slots = len(instance.gpu_of_slot) + 1
-    fits = sum(kept) + sum(found) + found[-1] * slots < 2**62
-    return np.array(kept, dtype=np.int64 if fits else object), found[:-1], found[-1], unit
-
-
 def _shared_parts(hosting: Hosting, shares: tuple[Share, ...]) -> dict[tuple[int, int], float]:
     """The parts of experts that lie on several GPUs."""
     several = set(hosting.shared.tolist())
@@ -131,20 +121,30 @@ def _shared_parts(hosting: Hosting, shares: tuple[Share, ...]) -> dict[tuple[int
 
 def faults(instance: RoutingInstance, plan: Routing) -> list[str]:
     """Everything wrong with a plan; empty if nothing is."""
+    return _faults(instance, plan, _plain(instance, plan))
+
+
+def _plain(instance: RoutingInstance, plan: Routing) -> list[bool]:
+    """For each layer, whether there is nothing to look for pair by pair."""
+    if len(plan.shares) != instance.num_layers:
+        return []
+    return [_plainly_right(instance, row, plan) for row in range(instance.num_layers)]
+
+
+def _faults(instance: RoutingInstance, plan: Routing, plain: list[bool]) -> list[str]:
     if len(plan.shares) != instance.num_layers:
         return [f"shares cover {len(plan.shares)} layers of {instance.num_layers}"]
     found: list[str] = []
     if instance.whole and not plan.in_tokens:
         found.append("tokens cannot be cut: parts must be whole tokens, unit tokens")
     for row, layer in enumerate(instance.layers):
-        found += [f"layer {layer}: {fault}" for fault in _layer_faults(instance, row, plan)]
+        if not plain[row]:
+            found += [f"layer {layer}: {fault}" for fault in _layer_faults(instance, row, plan)]
     return found
 
 
 def _layer_faults(instance: RoutingInstance, row: int, plan: Routing) -> list[str]:
     hosting = instance.hostings[row]
-    if _plainly_right(instance, row, plan):
-        return []
     loads = instance.loads[row].tolist()
     known = set(zip(hosting.expert.tolist(), hosting.gpu.tolist(), strict=True))
     found: list[str] = []
@@ -178,25 +178,23 @@ def _layer_faults(instance: RoutingInstance, row: int, plan: Routing) -> list[st
 
 def _plainly_right(instance: RoutingInstance, row: int, plan: Routing) -> bool:
     """Whether every pair is listed once, in order, with parts that sum up: nothing to look for one by one."""
-    hosting, shares = instance.hostings[row], plan.shares[row]
-    if len(shares) != len(hosting.expert) or not len(shares):
+    hosting = instance.hostings[row]
+    if len(plan.shares[row]) != len(hosting.expert) or not len(hosting.expert):
         return False
-    experts, gpus, given = zip(*shares, strict=True)
+    experts, gpus, parts = plan.columns(row)
     if not (np.array_equal(experts, hosting.expert) and np.array_equal(gpus, hosting.gpu)):
         return False
-    parts = np.array(given)
-    if parts.dtype.kind not in "if" or not (np.isfinite(parts) & (parts >= 0)).all():
+    if parts.dtype.kind not in "if" or not (parts.min() >= 0 and parts.max() < math.inf):
         return False
-    if (instance.loads[row][hosting.hosts == 0] > 0).any():
+    if hosting.hosts.min() == 0 and (instance.loads[row][hosting.hosts == 0] > 0).any():
         return False
+    held = np.flatnonzero(hosting.hosts) if hosting.hosts.min() == 0 else slice(None)
+    starts = hosting.first[:-1][held]
     if plan.in_tokens:
-        if parts.dtype.kind != "i" or parts.max(initial=0) > 2**62 // len(parts):
+        if parts.dtype.kind != "i" or parts.max() > 2**62 // len(parts):
             return False
-        sums = np.bincount(hosting.expert, minlength=instance.num_experts) * 0
-        np.add.at(sums, hosting.expert, parts)
-        return bool((sums == instance.loads[row])[hosting.hosts > 0].all())
-    shared = np.bincount(hosting.expert, weights=parts, minlength=instance.num_experts)
-    return bool((np.abs(shared - 1.0)[hosting.hosts > 0] <= SLACK / 2).all())
+        return bool((np.add.reduceat(parts, starts) == instance.loads[row][held]).all())
+    return bool((np.abs(np.add.reduceat(parts, starts) - 1.0) <= SLACK / 2).all())
 
 
 def recheck(instance: RoutingInstance, certificate: Mapping[str, Any]) -> list[str]:
@@ -217,4 +215,34 @@ def recheck(instance: RoutingInstance, certificate: Mapping[str, Any]) -> list[s
         proved = cut_value(instance, place, gpus, whole=row["kind"] == "whole-cut")
         if proved < Fraction(row["value"]):
             found.append(f"layer {layer}: the cut proves {proved}, not {row['value']}")
+        if row.get("price") is not None:
+            found += [f"layer {layer}: {fault}" for fault in _price_faults(instance, place, row)]
+    return found
+
+
+def _price_faults(instance: RoutingInstance, place: int, row: Mapping[str, Any]) -> list[str]:
+    """What is wrong with dual prices: each row of the dual programme, and weak duality for the value of the cut."""
+    hosting, gpus, experts, price = instance.hostings[place], set(row["gpus"]), row["experts"], Fraction(row["price"])
+    if len(set(experts)) != len(experts) or not all(0 <= expert < instance.num_experts for expert in experts):
+        return ["the experts with a price are no set of experts"]
+    found = []
+    spent = price * total(instance.exact_speed[gpu] for gpu in gpus)
+    if price < 0 or spent > 1:
+        found.append(f"prices of the GPUs times their speeds sum to {spent}, at most 1 is allowed")
+    floor, worth = instance.floor, total(instance.exact_base[place][gpu] for gpu in gpus)
+    for expert in experts:
+        hosts = hosting.gpu[hosting.first[expert] : hosting.first[expert + 1]].tolist()
+        if not hosts or not gpus.issuperset(hosts):
+            found.append(f"expert {expert} has a price, and a replica outside the cut where its tokens cost nothing")
+        worth += exact(instance.loads[place, expert].item())
+    if floor:  # what has no price is paid for by floors: each replica in the cut, or each expert that lies only there
+        inside = np.isin(hosting.gpu, list(gpus))
+        inside[np.isin(hosting.expert, experts)] = False
+        if instance.floor_rule == "per_replica":
+            worth += floor * int(hosting.copies[inside].sum())
+        else:
+            count = np.bincount(hosting.expert[inside], minlength=instance.num_experts)
+            worth += floor * int(((count == hosting.hosts) & (count > 0)).sum())
+    if row["kind"] == "cut" and worth * price < Fraction(row["value"]):
+        found.append(f"the dual prices prove {worth * price}, not {row['value']}")
     return found

@@ -104,10 +104,23 @@ def test_the_cut_is_met_and_the_search_proves_it() -> None:
     assert uniform.solution["lambda"] == 1.0
 
 
-def test_pair_counts_mislead() -> None:
-    """Two traces with the same pairs together can touch different numbers of nodes."""
-    one = CollocationInstance([[0, 1, 2, 3]] * 3 + [[0, 4, 8, 9]], experts=12, nodes=3, gpus=3)
-    assert collocation.evaluate(one, list(range(12))).layers[0].touched == 3 * 1 + 3
+ONE_WHOLE = [[0, 1, 2, 3], [4, 5, 0, 8], [6, 7, 1, 9], [10, 11, 2, 4]]
+ALL_HALVED = [[0, 1, 2, 4], [0, 3, 5, 6], [1, 2, 8, 9], [7, 4, 10, 11]]
+
+
+@pytest.mark.parametrize(("ids", "copies"), [(ONE_WHOLE, 10), (ALL_HALVED, 8)])
+def test_pair_counts_mislead(ids: list[list[int]], copies: int) -> None:
+    """Four tokens on three nodes, nine pairs of experts together either way: they touch ten nodes, or eight."""
+    plan = list(range(12))
+    tokens = CollocationInstance(ids, experts=12, nodes=3, gpus=3)
+    assert collocation.evaluate(tokens, plan).layers[0].touched == copies
+    table = np.zeros((1, 12, 12), dtype=int)
+    for token in ids:
+        table[0][np.ix_(token, token)] += 1
+    together = sum(int(table[0, e, f]) for e in range(12) for f in range(e) if e // 4 == f // 4)
+    assert together == 9
+    pairs = CollocationInstance(pairs=table, nodes=3, gpus=3)
+    assert collocation.evaluate(pairs, plan).objective == 4 * 6 - 9
 
 
 def test_worth_is_said_in_shares_of_a_step() -> None:

@@ -30,6 +30,9 @@ def nvlink(gpu: str) -> Link:
 
 def most(fits: Callable[[int], bool], low: int, high: int) -> int:
     """Largest number in the range that fits, if every smaller one does too."""
+    if fits(high):  # mostly memory is what limits it
+        return high
+    high = max(high - 1, low)
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)

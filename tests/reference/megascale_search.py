@@ -1,11 +1,13 @@
 """MegaScale-Infer on two types of GPUs: the best plan by enumeration, against the best colocation, per price."""
 
+from functools import cache
 from itertools import product
 
 from moeopt.cost import (
     IB_ALPHA_S,
     Link,
     Machine,
+    StageTimes,
     instance_price,
     kv_bytes_per_gpu,
     sequences_that_fit,
@@ -42,35 +44,44 @@ def apart(facts: LlmFacts, attention: str, experts: str, inputs: Inputs) -> floa
     first, second = Machine.of(attention), Machine.of(experts)
     layers, ctx = facts.layers, inputs["ctx"]
     port = Link(IB_ALPHA_S, inputs["nic_bytes_per_s"] * first.efficiency.network)
-    best = 0.0
-    for tp_a, tp_e, nodes, m in product(inputs["degrees"], inputs["degrees"], range(1, inputs["n_a"] + 1), inputs["m"]):
-        one = weights_per_gpu(facts, ep=facts.experts or 1, expert_tp=tp_e).routed
-        held = sequences_that_fit(
+    near, far = nvlink(attention), nvlink(experts)
+    held = {
+        tp_a: sequences_that_fit(
             memory_bytes=first.memory_bytes,
             weights_bytes=weights_per_gpu(facts, tp=tp_a).attention,
             kv_bytes_per_sequence=kv_bytes_per_gpu(facts, context_tokens=ctx, tp=tp_a),
         )
-        if one > second.usable_bytes():
+        for tp_a in inputs["degrees"]
+    }
+    one = {tp_e: weights_per_gpu(facts, ep=facts.experts or 1, expert_tp=tp_e).routed for tp_e in inputs["degrees"]}
+
+    @cache
+    def stages(batch: int, nodes: int, tp_a: int, tp_e: int) -> StageTimes:
+        return stage_times(
+            facts,
+            attention=first,
+            experts=second,
+            sequences=batch,
+            context_tokens=ctx,
+            nodes=nodes,
+            tp_a=tp_a,
+            tp_e=tp_e,
+            attention_port=port,
+            attention_link=near,
+            expert_link=far,
+        )
+
+    best = 0.0
+    for tp_a, tp_e, nodes, m in product(inputs["degrees"], inputs["degrees"], range(1, inputs["n_a"] + 1), inputs["m"]):
+        if one[tp_e] > second.usable_bytes():
             continue
 
         def step_s(batch: int, tp_a: int = tp_a, tp_e: int = tp_e, nodes: int = nodes, m: int = m) -> float:
-            times = stage_times(
-                facts,
-                attention=first,
-                experts=second,
-                sequences=batch,
-                context_tokens=ctx,
-                nodes=nodes,
-                tp_a=tp_a,
-                tp_e=tp_e,
-                attention_port=port,
-                attention_link=nvlink(attention),
-                expert_link=nvlink(experts),
-            )
+            times = stages(batch, nodes, tp_a, tp_e)
             period = max(m * times.busiest_s, times.round_trip_s)
             return times.round_trip_s + (layers - 1) * period + (m - 1) * times.busiest_s
 
-        batch = most(lambda b: step_s(b) <= inputs["tbt_s"], 0, held // m)
+        batch = most(lambda b: step_s(b) <= inputs["tbt_s"], 0, held[tp_a] // m)
         price = instance_price(
             nodes=nodes,
             tp_a=tp_a,
