@@ -35,7 +35,7 @@ def conflicts(instance: MeshInstance) -> list[Conflict]:
     starved = {
         (demand, phase): tuple(place for place, one in enumerate(configs_of(instance)) if _could(one, demand, phase))
         for demand, phase in market.rows
-        if not any(offer.shares[phase] > 0 and market.fits(offer) for offer in market.offers if offer.demand == demand)
+        if not any(offer.rounded[phase] > 0 and market.fits(offer) for offer in market.offers if offer.demand == demand)
     }
     found: list[Conflict] = []
     for (demand, phase), mine in starved.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from moeopt.mesh.config import Config
+from moeopt.mesh.config import Config, Enumerated
 from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.decode import binds, late
@@ -161,7 +161,7 @@ def _config(
         bound = "ttft"
     tokens = float(best.rate[row])
     rate = tokens / context.demand.workload.output_tokens
-    return Config(
+    return Enumerated(
         context.place,
         "colocated",
         shape,
@@ -176,10 +176,10 @@ def _config(
         draft=draft,
         overlap=overlap,
         kv=kv,
-        memory={shape.gpu: room.at(row, batch, chunk)},
+        memory=lambda: {shape.gpu: room.at(row, batch, chunk)},
         binds=bound,
-        parts_s=best.parts_of(row),
-        legal_in=context.legal_in(table, row, draft, overlap),
+        parts_s=lambda: best.parts_of(row),
+        legal_in=lambda: context.legal_in(table, row, draft, overlap),
     )
 
 

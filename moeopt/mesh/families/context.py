@@ -96,8 +96,7 @@ class Context:
                 refused.append(self.refuse(_family(role), table.shapes[row], self._turned_down(table, row), kv))
             for row in np.flatnonzero(engine & ~fits).tolist():
                 refused.append(self.refuse(_family(role), table.shapes[row], (rooms.reason(row),), kv))
-            rows = np.flatnonzero(engine & fits).tolist()
-            yield Table(table.setting, [table.shapes[row] for row in rows]), refused
+            yield table.take(np.flatnonzero(engine & fits)), refused
 
     def numerics(self, gpu: GpuType) -> list[Numerics]:
         """Formats to look at on this GPU: one for every format of the cache."""
@@ -107,8 +106,12 @@ class Context:
 
     def setting(self, gpu: GpuType, numerics: Numerics) -> Setting:
         """What a table's shapes share."""
-        one = self.instance
-        return Setting(self.demand.llm, gpu, numerics, one.imbalance, one.overhead_s, one.transport)
+        one, memo = self.instance, self.instance.memo.setdefault("settings", {})
+        key = (self.place, gpu.name, numerics)
+        if key not in memo:
+            memo[key] = Setting(self.demand.llm, gpu, numerics, one.imbalance, one.overhead_s, one.transport)
+        found: Setting = memo[key]
+        return found
 
     def refuse(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moeopt.mesh.config import Binds, Config
+from moeopt.mesh.config import Binds, Config, Enumerated
 from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.room import Rooms
@@ -56,7 +56,7 @@ def _config(
     if not batch:
         return context.refuse("decode", shape, (late(context, least_s),), kv, tpot_s=least_s)
     room, tokens = rooms[draft, overlap], float(best.rate[row])
-    return Config(
+    return Enumerated(
         context.place,
         "decode",
         shape,
@@ -68,10 +68,10 @@ def _config(
         draft=draft,
         overlap=overlap,
         kv=kv,
-        memory={shape.gpu: room.at(row, batch)},
+        memory=lambda: {shape.gpu: room.at(row, batch)},
         binds=binds(context, room, row, best),
-        parts_s=best.parts_of(row),
-        legal_in=context.legal_in(table, row, draft, overlap),
+        parts_s=lambda: best.parts_of(row),
+        legal_in=lambda: context.legal_in(table, row, draft, overlap),
     )
 
 

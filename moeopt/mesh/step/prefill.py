@@ -121,7 +121,7 @@ class Prefiller:
             none, one = works(tp, 0.0, 0.0), works(tp, portion.tokens, portion.before)
             return none.bytes, portion.prompts * one.flops / cp, portion.prompts * (one.bytes - none.bytes)
 
-        return self.table.gather(figures, self.table.tp, self.table.cp)
+        return self.table.gather(figures, self.table.tp, self.table.cp, key=("prefill", portion, window))
 
     def passed(self, portion: Portion, window: int | None) -> Floats:
         """Seconds of context parallelism in one layer: the quickest product of ring and Ulysses."""
@@ -150,5 +150,5 @@ class Prefiller:
                 times.append(found.rounds * link.alpha_s + float(found.sent_bytes) / link.bytes_per_s)
             return (min(times),)
 
-        result: Floats = self.table.gather(figures, self.table.tp, self.table.cp)[0]
+        result: Floats = self.table.gather(figures, self.table.tp, self.table.cp, key=("passed", portion, window))[0]
         return result
