@@ -107,6 +107,8 @@ def recheck(instance: MeshInstance, certificate: Mapping[str, Any]) -> list[str]
     """What is wrong with a certificate: tables are made anew, prices held against every usable configuration."""
     market = market_of(instance)
     value = Fraction(certificate["value"])
+    if certificate["kind"] == "trivial":
+        return ["no more than 0 is proved without an argument"] if value else []
     if instance.objective in ("gpus", "price"):
         return _recheck_cost(market, certificate, value)
     if instance.objective == "goodput":

@@ -99,14 +99,14 @@ def _demand(instance: MeshInstance, judged: Evaluation, demand: int) -> dict[str
     }
 
 
-def notes(instance: MeshInstance, judged: Evaluation) -> list[str]:
-    """What a reader may not expect."""
+def notes(instance: MeshInstance, judged: Evaluation, *, short: bool = False) -> list[str]:
+    """What a reader may not expect; `short`: time ran out before everything was looked at."""
     found = []
     left = idle(instance, judged)
     if left:
         named = ", ".join(f"{count} of {instance.gpu(name).stock} {name}" for name, count in left.items())
         why = "they would win nothing" if instance.objective in ("goodput", "time") else "they are not needed"
-        found.append(f"{named} stay idle: {why}")
+        found.append(f"{named} stay idle: {'more time may find a use' if short else why}")
     served = phases_of(instance)
     if len(served) == 1:
         found.append(f"only {PHASES[served[0]]} is bought: no family of the instance serves the other phase")

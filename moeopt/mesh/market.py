@@ -183,6 +183,11 @@ def configs_of(instance: MeshInstance) -> tuple[Config, ...]:
     return tuple(instance.memo["configs"])
 
 
+def is_partial(instance: MeshInstance) -> bool:
+    """Whether time ran out, so that configurations may be missing (`moeopt.mesh.partial`)."""
+    return bool(instance.memo.get("partial"))
+
+
 def refusals(instance: MeshInstance, place: int) -> tuple[str, ...]:
     """Why the configuration at this place in the list cannot be bought; empty if it can."""
     return _every_refusal(instance)[place]

@@ -197,6 +197,14 @@ class Faster(BaseModel):
     below: Annotated[Covering | Dual | Starved, Field(discriminator="kind")] | None
 
 
+class Trivial(BaseModel):
+    """No argument: 0 is below every plan."""
+
+    model_config = _STRICT
+    kind: Literal["trivial"]
+    value: Literal["0"]
+
+
 Certified = Annotated[Covering | Dual | Faster, Field(discriminator="kind")]
 
 
@@ -247,7 +255,7 @@ class ResultDocument(BaseModel):
     gap_worst_layer: float | None
     bound_kind: Literal["certified", "solver"] | None
     unit: Literal["GPUs", "price", "s/request", "s/token"]
-    certificate: Annotated[Covering | Dual | Faster | Claim, Field(discriminator="kind")] | None
+    certificate: Annotated[Covering | Dual | Faster | Trivial | Claim, Field(discriminator="kind")] | None
     solution: Solution | None
     conflicts: list[Conflict]
     notes: list[str]

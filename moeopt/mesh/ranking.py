@@ -8,7 +8,7 @@ from typing import Any
 from moeopt.mesh import dual
 from moeopt.mesh.config import Config
 from moeopt.mesh.instance import MeshInstance
-from moeopt.mesh.market import Market, Offer, configs_of, market_of, milliseconds, refusals
+from moeopt.mesh.market import Market, Offer, configs_of, is_partial, market_of, milliseconds, refusals
 from moeopt.mesh.shape import Shape
 from moeopt.mesh.verify import Evaluation
 from moeopt.percent import percent
@@ -21,6 +21,8 @@ Requests = dict[tuple[int, int], tuple[float, int]]
 
 def shadow_prices(instance: MeshInstance) -> dual.Prices | None:
     """Prices of the programme's rows: what one more GPU, and one more request, is worth."""
+    if is_partial(instance):
+        return None
     if "prices" not in instance.memo:
         market = market_of(instance)
         costs = instance.objective in ("gpus", "price")

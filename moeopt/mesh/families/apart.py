@@ -41,6 +41,7 @@ def apart(context: Context) -> list[Config]:
     one = context.instance
     for first, second in product(one.for_side("attention"), one.for_side("experts")):
         for numerics in context.numerics(second):
+            context.look()
             found += _judge(context, first, second, context.setting(first, numerics))
     return found
 
@@ -117,7 +118,9 @@ def _judge(context: Context, gpu: GpuType, expert_gpu: GpuType, setting: Setting
     if not nodes:
         return []
     table = ApartTable(setting, expert_gpu, nodes, node, n_a, m, workload.context_tokens)
+    context.look()
     memory = _Memory(context, table)
+    context.look()
     most = np.minimum(memory.most, context.most_batch).astype(np.int64)
     limit = np.inf if slo.tpot_s is None else slo.tpot_s
     batch = largest(lambda b: table.step(b)[0] <= limit, most)

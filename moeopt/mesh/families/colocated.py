@@ -108,12 +108,14 @@ class Mixed:
 def _judge(context: Context, table: Table) -> list[Config]:
     one, workload, slo = context.instance, context.demand.workload, context.demand.slo
     decoder = Decoder(table, workload.context_tokens)
+    context.look()
     mixed = Mixed(decoder, Prefiller(table, workload), context)
     rooms: dict[tuple[int, bool], Rooms] = {}
     limits = tuple(np.inf if limit is None else limit for limit in (slo.tpot_s, slo.ttft_s))
     best, options = Best.none(len(table)), portions(workload)
     least = np.full((2, len(table)), np.inf)
     for place, portion in enumerate(options):
+        context.look()
         beside = mixed.beside(portion)
         for draft, mean in enumerate((1.0, *one.drafts)):
             for overlap in (False, True) if decoder.ffn.overlaps.any() else (False,):
@@ -127,6 +129,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
                     tpot, ttft = mixed.times(batch, *chosen)
                     return (tpot <= limits[0]) & (ttft <= limits[1]) & (mixed.busy(batch, chosen[0], chosen[3]) < 1)
 
+                context.look()
                 alone = mixed.times(np.ones_like(most), *chosen)
                 least = np.minimum(least, alone)
                 batch = largest(fits, most)

@@ -31,6 +31,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
     best, least = Best.none(len(table)), np.full(len(table), np.inf)
     for draft, mean in enumerate((1.0, *one.drafts)):
         for overlap in (False, True) if decoder.ffn.overlaps.any() else (False,):
+            context.look()
             rooms[draft, overlap] = context.rooms(table, workload.kept_tokens, draft=draft, overlap=overlap)
             fit = rooms[draft, overlap].most()
             most = np.minimum(fit, context.most_batch)

@@ -78,6 +78,7 @@ def every_shape(context: Context, gpu: GpuType) -> Iterator[Shape]:
 def _judge(context: Context, table: Table) -> list[Config]:
     workload, slo = context.demand.workload, context.demand.slo
     decoder = Decoder(table, workload.context_tokens)
+    context.look()
     rooms = context.rooms(table, workload.kept_tokens)
     fit = rooms.most()
     most = np.minimum(fit, context.most_batch)

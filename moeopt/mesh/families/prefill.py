@@ -58,11 +58,13 @@ def together(table: Table) -> Floats:
 def _judge(context: Context, table: Table) -> list[Config]:
     workload, slo = context.demand.workload, context.demand.slo
     prefiller = Prefiller(table, workload)
+    context.look()
     rooms = {overlap: context.rooms(table, workload.input_tokens, overlap=overlap) for overlap in (False, True)}
     sent, locked = handoff(context, table), together(table)
     best, least = Best.none(len(table)), np.full(len(table), np.inf)
     options = portions(workload, LEAST_CHUNK)
     for place, portion in enumerate(options):
+        context.look()
         for overlap in (False, True) if prefiller.ffn.overlaps.any() else (False,):
             fits = rooms[overlap].most(portion.chunk) >= portion.prompts
             fits &= context.launched(table, 0, overlap)
