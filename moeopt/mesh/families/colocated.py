@@ -70,7 +70,7 @@ class Mixed:
     ) -> tuple[Floats, Floats]:
         """TPOT and TTFT."""
         decoder, own = self.decoder, self.decoder.own(batch)
-        long, carried, busy = self._shares(batch, portion, beside, mean)
+        long, carried, busy = self.shares(batch, portion, beside, mean)
         cases = {window: np.stack([np.zeros_like(own), seconds]) for window, seconds in beside.items()}
         both = Beside(cases, np.stack([np.zeros_like(own), carried.tokens]))
         plain, step = decoder.seconds(own, queries=draft + 1, dual=dual, beside=both)
@@ -86,13 +86,13 @@ class Mixed:
     ) -> Floats:
         """Parts of a token's time, which add up to TPOT."""
         decoder, own = self.decoder, self.decoder.own(batch)
-        long, carried, _ = self._shares(batch, portion, beside, mean)
+        long, carried, _ = self.shares(batch, portion, beside, mean)
         mixed = long * decoder.parts(own, queries=draft + 1, dual=dual, beside=carried)
         mixed = mixed + (1 - long) * decoder.parts(own, queries=draft + 1, dual=dual)
         more = draft * decoder.drafting(own) if draft else 0.0
         return (mixed * decoder.table.pp + more) / mean
 
-    def _shares(
+    def shares(
         self, batch: Ints, portion: Portion, beside: dict[bool, Floats], mean: float
     ) -> tuple[Floats, Beside, Floats]:
         """The part of steps that are long, what they carry, and the part of a rank's steps that carry something."""
