@@ -116,6 +116,7 @@ class Point(BaseModel):
     demand: int
     config: int
     label: str
+    batch: int = Field(ge=0)
     user_tokens_per_s: float
     gpu_tokens_per_s: float
     gpus: int

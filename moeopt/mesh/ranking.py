@@ -46,7 +46,8 @@ def ranking(instance: MeshInstance, judged: Evaluation) -> list[dict[str, Any]]:
         listed.append((key if instance.objective != "time" else (offer.tpot, *key), offer, behind))
     listed.sort(key=lambda one: one[0])
     rows = []
-    bought = {place for place, config in enumerate(configs) if any(config is pool.config for pool in judged.pools)}
+    pools = {id(pool.config) for pool in judged.pools}
+    bought = {place for place, config in enumerate(configs) if id(config) in pools}
     for offer, behind in _kept([(offer, behind) for _, offer, behind in listed], configs, bought):
         row = _row(instance, offer.place, configs[offer.place])
         row["behind"], row["bought"], row["why_not"] = behind, offer.place in bought, ""

@@ -129,6 +129,7 @@ def exchange(table: Table, *, prefill: bool) -> Floats:
     return found
 
 
+@lru_cache(maxsize=64)
 def bytes_of(width: int, numerics: Numerics) -> tuple[float, float]:
     """Bytes of a vector sent to experts, FP8 with scales where they compute in it or in less, and of one sent back.
 
