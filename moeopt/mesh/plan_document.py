@@ -26,6 +26,15 @@ class Engines(BaseModel):
     why_not: dict[str, str] = Field(description="what keeps each other engine")
 
 
+class StagesRow(BaseModel):
+    """The cut of layers into stages."""
+
+    model_config = _STRICT
+    layers: list[int] = Field(description="of each stage, as commands have them")
+    slowest_s: float = Field(description="of the slowest stage and its hop")
+    even_s: float = Field(description="the same with even counts, which figures of the pool have")
+
+
 class PoolRow(BaseModel):
     """Replicas of one configuration."""
 
@@ -38,6 +47,7 @@ class PoolRow(BaseModel):
     decode_per_s: float
     used: float = Field(description="part of what it can serve that is needed")
     engines: Engines
+    stages: StagesRow | None
     config: _Config  # type: ignore[valid-type]
 
 

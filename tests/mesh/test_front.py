@@ -1,4 +1,4 @@
-"""The front of speed against throughput: batches are walked, figures are those of the families, nothing beats a point."""
+"""The front of speed against throughput: batches are walked, figures are those of families, nothing beats a point."""
 
 from __future__ import annotations
 

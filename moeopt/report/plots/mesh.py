@@ -72,7 +72,6 @@ def _figure(solution: Mapping[str, Any]) -> Figure:
     axes.set_ylim(0, 1.16 * max((point["gpu_tokens_per_s"] for point in points), default=1.0))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    figure.canvas.draw_idle()
     _names(figure, axes, solution, fronts)
     return figure
 
