@@ -61,6 +61,7 @@ def most_served(market: Market) -> tuple[Fraction, dict[str, Any]]:
 
 def time_bound(market: Market) -> Bound:
     """The least time per token up to which offers might be enough."""
+    market = market.pruned  # what is dominated is no faster
     taus = market.taus
     low, high = 0, len(taus) - 1
     while low < high:
@@ -91,7 +92,7 @@ def too_little(market: Market) -> dict[str, Any] | None:
 
 
 def _served_at_all(market: Market, row: tuple[int, int]) -> bool:
-    return any(offer.shares[row[1]] > 0 for offer in market.offers if offer.demand == row[0] and market.fits(offer))
+    return any(offer.rounded[row[1]] > 0 for offer in market.offers if offer.demand == row[0] and market.fits(offer))
 
 
 def floor_of(instance: MeshInstance, certificate: Mapping[str, Any]) -> Fraction:
@@ -106,6 +107,8 @@ def recheck(instance: MeshInstance, certificate: Mapping[str, Any]) -> list[str]
     """What is wrong with a certificate: tables are made anew, prices held against every usable configuration."""
     market = market_of(instance)
     value = Fraction(certificate["value"])
+    if certificate["kind"] == "trivial":
+        return ["no more than 0 is proved without an argument"] if value else []
     if instance.objective in ("gpus", "price"):
         return _recheck_cost(market, certificate, value)
     if instance.objective == "goodput":
@@ -146,7 +149,7 @@ def _recheck_time(market: Market, certificate: Mapping[str, Any], value: Fractio
     below = certificate["below"]
     faster = market.up_to(value, below=True)
     if below is None:
-        if any(offer.shares[1] > 0 for offer in faster.offers):
+        if any(offer.rounded[1] > 0 for offer in faster.offers):
             return [f"there are configurations faster than {float(value)} s, and no argument against them"]
         return []
     if below["kind"] != "starved" and Fraction(below["value"]) >= 1:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Literal
 
 from moeopt.mesh.shape import ApartShape, Shape
@@ -115,6 +116,11 @@ class Config:
         return sum(self.gpus.values())
 
     @property
+    def fits(self) -> bool:
+        """Whether it is known to fit into memory, so that nobody has to look; ``False`` says nothing."""
+        return False
+
+    @property
     def usable(self) -> bool:
         """Whether nothing speaks against it."""
         return not self.reasons
@@ -138,3 +144,64 @@ class Config:
             self.kv,
             self.name,
         )
+
+
+class Enumerated(Config):
+    """A configuration that families yield: what few are asked for is made for those alone.
+
+    It is the same as a `Config` of its figures in every other way.
+    """
+
+    _memory: Callable[[], Mapping[str, Memory]]
+    _parts_s: Callable[[], Mapping[str, float]]
+    _legal_in: Callable[[], tuple[str, ...]]
+
+    def __init__(
+        self,
+        *known: Any,
+        memory: Callable[[], Mapping[str, Memory]],
+        parts_s: Callable[[], Mapping[str, float]],
+        legal_in: Callable[[], tuple[str, ...]],
+        **more: Any,
+    ) -> None:
+        super().__init__(*known, **more)
+        for name, make in (("memory", memory), ("parts_s", parts_s), ("legal_in", legal_in)):
+            del self.__dict__[name]
+            self.__dict__[f"_{name}"] = make
+
+    @cached_property
+    def memory(self) -> Mapping[str, Memory]:
+        """Made when asked for."""
+        return self._memory()
+
+    @cached_property
+    def parts_s(self) -> Mapping[str, float]:
+        """Made when asked for."""
+        return self._parts_s()
+
+    @cached_property
+    def legal_in(self) -> tuple[str, ...]:
+        """Made when asked for."""
+        return self._legal_in()
+
+    @property
+    def fits(self) -> bool:
+        """Its batch was chosen so that it does."""
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self.plain.__dict__ == _plain(other).__dict__
+
+    __hash__ = Config.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Config, tuple(getattr(self, one.name) for one in fields(Config))
+
+    @property
+    def plain(self) -> Config:
+        """All figures written out."""
+        return Config(*(getattr(self, one.name) for one in fields(Config)))
+
+
+def _plain(config: Config) -> Config:
+    return config.plain if isinstance(config, Enumerated) else config

@@ -35,7 +35,7 @@ def conflicts(instance: MeshInstance) -> list[Conflict]:
     starved = {
         (demand, phase): tuple(place for place, one in enumerate(configs_of(instance)) if _could(one, demand, phase))
         for demand, phase in market.rows
-        if not any(offer.shares[phase] > 0 and market.fits(offer) for offer in market.offers if offer.demand == demand)
+        if not any(offer.rounded[phase] > 0 and market.fits(offer) for offer in market.offers if offer.demand == demand)
     }
     found: list[Conflict] = []
     for (demand, phase), mine in starved.items():
@@ -122,7 +122,8 @@ def _nothing_serves(instance: MeshInstance, places: tuple[int, ...], where: str)
         if above(value, target):
             message = (
                 f"{name} = {milliseconds(target)} is below what any configuration of the {where} has: the closest, "
-                f"{closest.label}, needs {milliseconds(value)}. The target is left as it was given"
+                f"{closest.label}, needs {milliseconds(value)}{_limits(instance, mine, closest, name)}. "
+                "The target is left as it was given"
             )
             more = {"target": target, "best": value, "closest": closest.label, "shortfall": value - target}
             found.append({**_conflict(name, where, message), **more})
@@ -198,6 +199,21 @@ def _closest(instance: MeshInstance, mine: list[Config], name: str) -> Config | 
         if getattr(one, name) is not None and all(memory.free >= 0 for memory in one.memory.values())
     ]
     return min(fitting, key=lambda one: (as_written(getattr(one, name)), one.total_gpus, one.label), default=None)
+
+
+def _limits(instance: MeshInstance, mine: list[Config], closest: Config, name: str) -> str:
+    """Least times of the families, and what sets that of the closest configuration; nothing where figures are given."""
+    if instance.configs is not None or closest.batch:
+        return ""
+    from moeopt.mesh.least import least_parts, said
+
+    least = {}
+    for family in dict.fromkeys(one.family for one in mine):
+        found = _closest(instance, [one for one in mine if one.family == family], name)
+        if found is not None:
+            least[family] = f"{family} {milliseconds(float(f'{getattr(found, name):.3g}'))}"
+    families = f" (least: {', '.join(least.values())})" if len(least) > 1 else ""
+    return f" with one request{families}: {said(least_parts(instance, closest, name))}"
 
 
 def _conflict(rule: str, where: str, message: str) -> Conflict:

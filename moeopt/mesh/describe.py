@@ -6,7 +6,9 @@ from fractions import Fraction
 from math import nextafter
 from typing import Any
 
+from moeopt.mesh.config import Config
 from moeopt.mesh.config_document import write_config
+from moeopt.mesh.cut import cut_of
 from moeopt.mesh.front import pareto
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.launching import engines
@@ -79,8 +81,15 @@ def _pool(instance: MeshInstance, pool: Pool, judged: Evaluation) -> dict[str, A
         "decode_per_s": float(as_written(config.decode_per_s) * pool.replicas),
         "used": max(used, default=0.0),
         "engines": engines(instance, config),
+        "stages": _stages(instance, config),
         "config": write_config(config),
     }
+
+
+def _stages(instance: MeshInstance, config: Config) -> dict[str, Any] | None:
+    """Layers of each stage as commands have them, and what even counts would take; ``None`` without stages."""
+    cut = cut_of(instance, config)
+    return None if cut is None else {"layers": list(cut.layers), "slowest_s": cut.slowest_s, "even_s": cut.even_s}
 
 
 def _demand(instance: MeshInstance, judged: Evaluation, demand: int) -> dict[str, Any]:
@@ -99,14 +108,14 @@ def _demand(instance: MeshInstance, judged: Evaluation, demand: int) -> dict[str
     }
 
 
-def notes(instance: MeshInstance, judged: Evaluation) -> list[str]:
-    """What a reader may not expect."""
+def notes(instance: MeshInstance, judged: Evaluation, *, short: bool = False) -> list[str]:
+    """What a reader may not expect; `short`: time ran out before everything was looked at."""
     found = []
     left = idle(instance, judged)
     if left:
         named = ", ".join(f"{count} of {instance.gpu(name).stock} {name}" for name, count in left.items())
         why = "they would win nothing" if instance.objective in ("goodput", "time") else "they are not needed"
-        found.append(f"{named} stay idle: {why}")
+        found.append(f"{named} stay idle: {'more time may find a use' if short else why}")
     served = phases_of(instance)
     if len(served) == 1:
         found.append(f"only {PHASES[served[0]]} is bought: no family of the instance serves the other phase")

@@ -11,7 +11,11 @@ from moeopt.mesh.market import Offer
 
 NEAR = 1 - 1e-12
 """Floats that differ by less are compared exactly."""
-Kind = tuple[int, tuple[int, ...], bool, bool, object]
+BLOCK = 256
+"""Offers that are looked at together."""
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Kind = tuple[int, tuple[int, ...], bool, bool, int, int]
 
 
 def undominated(offers: Sequence[Offer]) -> tuple[Offer, ...]:
@@ -26,9 +30,9 @@ def undominated(offers: Sequence[Offer]) -> tuple[Offer, ...]:
     most: dict[Kind, Offer] = {}
     for offer in offers:
         # of one size, phase and speed only what serves most can matter
-        kind = (offer.demand, offer.gpus, *offer.serves, offer.tpot)
+        kind = (offer.demand, offer.gpus, *offer.serves, offer.tpot.numerator, offer.tpot.denominator)
         known = most.get(kind)
-        if known is None or (max(offer.rounded) >= max(known.rounded) and max(offer.shares) > max(known.shares)):
+        if known is None or _more(offer, known):
             most[kind] = offer
     kept: list[Offer] = []
     for demand in sorted({offer.demand for offer in most.values()}):
@@ -36,28 +40,62 @@ def undominated(offers: Sequence[Offer]) -> tuple[Offer, ...]:
     return tuple(sorted(kept, key=lambda one: one.place))
 
 
+def _more(offer: Offer, known: Offer) -> bool:
+    """Whether it serves more, exactly only where floats do not tell."""
+    ours, theirs = max(offer.rounded), max(known.rounded)
+    return ours > theirs or (ours == theirs and max(offer.shares) > max(known.shares))
+
+
+class _Exactly:
+    """An offer among those whose shares add up to the same float: what serves more comes first."""
+
+    def __init__(self, offer: Offer) -> None:
+        self.offer = offer
+
+    def __lt__(self, other: _Exactly) -> bool:
+        one, two = self.offer, other.offer
+        return (-sum(one.shares), one.tpot, one.place) < (-sum(two.shares), two.tpot, two.place)
+
+
 def _of_demand(offers: list[Offer]) -> list[Offer]:
-    """One after another by size: what dominates an offer is no larger, so it is there before."""
-    order = sorted(offers, key=lambda one: (one.total_gpus, -sum(one.shares), one.tpot, one.place))
+    """In order of size: what dominates an offer is no larger, so it comes before.
+
+    Dominance is transitive, so that nobody has to know whether what dominates is kept itself.
+    """
+    order = sorted(offers, key=lambda one: (one.total_gpus, -sum(one.rounded), float(one.tpot), _Exactly(one)))
     gpus = np.array([offer.gpus for offer in order], dtype=np.int64)
     shares = np.array([offer.rounded for offer in order])
+    taus = np.array([float(offer.tpot) for offer in order])
     kept: list[int] = []
-    for place, offer in enumerate(order):
-        rows = np.array(kept, dtype=np.int64)
-        able = _able(gpus[rows], shares[rows], gpus[place], shares[place]) if kept else ()
-        if not any(_does(order[kept[row]], offer) for row in able):
-            kept.append(place)
+    for start in range(0, len(order), BLOCK):
+        block = np.arange(start, min(start + BLOCK, len(order)))
+        rows = np.concatenate([np.array(kept, dtype=np.int64), block])
+        clear, close = _able(gpus[rows], shares[rows], taus[rows], gpus[block], shares[block], taus[block])
+        before = rows[:, None] < block
+        left = np.flatnonzero(~(clear & before).any(axis=0))
+        for column in left.tolist():
+            able = rows[np.flatnonzero(close[:, column] & before[:, column])].tolist()
+            if not any(_does(order[row], order[start + column]) for row in able):
+                kept.append(start + column)
     return [order[place] for place in kept]
 
 
 def _able(
-    gpus: NDArray[np.int64], shares: NDArray[np.float64], need: NDArray[np.int64], wanted: NDArray[np.float64]
-) -> NDArray[np.int64]:
-    """Rows that may dominate, as floats see it."""
-    times = np.where(gpus > 0, need // np.maximum(gpus, 1), np.iinfo(np.int64).max).min(axis=1)
-    enough = (times[:, None] * shares >= wanted * NEAR).all(axis=1)
-    found: NDArray[np.int64] = np.flatnonzero((times > 0) & enough)
-    return found
+    gpus: Ints, shares: Floats, taus: Floats, need: Ints, wanted: Floats, limit: Floats
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which of the first dominate which of the second, for certain, and as far as floats see: (first, second)."""
+    times = np.full((len(gpus), len(need)), np.iinfo(np.int64).max)
+    for kind in range(gpus.shape[1]):
+        have = gpus[:, kind, None]
+        np.minimum(times, np.where(have > 0, need[:, kind] // np.maximum(have, 1), times), out=times)
+    clear, close = (times > 0) & (taus[:, None] <= limit * NEAR), (times > 0) & (taus[:, None] * NEAR <= limit)
+    if not taus.any():
+        clear = close.copy()
+    for phase in range(shares.shape[1]):
+        served = times * shares[:, phase, None]
+        close &= served >= wanted[:, phase] * NEAR
+        clear &= served * NEAR >= wanted[:, phase]
+    return clear, close
 
 
 def _does(other: Offer, offer: Offer) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moeopt.mesh.config import Config
+from moeopt.mesh.cut import cut_of
 from moeopt.mesh.flags import Sizes, launch
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.legal import Use, verdicts
@@ -26,12 +27,13 @@ def engines(instance: MeshInstance, config: Config) -> dict[str, Any]:
         return {"legal_in": list(config.legal_in), "flags": {}, "why_not": {}}
     gpu, use = instance.gpu(shape.gpu), use_of(instance, config)
     found: dict[str, Any] = {"legal_in": [], "flags": {}, "why_not": {}}
+    cut = cut_of(instance, config)
     for verdict in verdicts(shape, llm, gpu, use):
         if not verdict.ok or not isinstance(shape, Shape):
             found["why_not"][verdict.engine] = "; ".join(verdict.faults)
             continue
         workload = instance.demands[config.demand].workload
-        sizes = Sizes(config.batch or None, config.chunk, workload.kept_tokens)
+        sizes = Sizes(config.batch or None, config.chunk, workload.kept_tokens, cut.layers if cut else None)
         found["legal_in"].append(verdict.engine)
         found["flags"][verdict.engine] = launch(verdict.engine, shape, llm, gpu, use=use, sizes=sizes).line
     return found

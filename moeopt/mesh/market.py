@@ -23,7 +23,16 @@ def as_written(value: float | Fraction) -> Fraction:
     >>> as_written(0.1)
     Fraction(1, 10)
     """
-    return Fraction(float.__repr__(value)) if isinstance(value, float) else Fraction(value)
+    return Fraction(*_decimal(value)) if isinstance(value, float) else Fraction(value)
+
+
+def _decimal(value: float) -> tuple[int, int]:
+    """Numerator and denominator of a finite float as it is written, not in lowest terms."""
+    mantissa, _, power = float.__repr__(value).partition("e")
+    ahead, _, after = mantissa.partition(".")
+    exponent = int(power or 0) - len(after)
+    digits = int(ahead + after)
+    return (digits * 10**exponent, 1) if exponent >= 0 else (digits, 10**-exponent)
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,30 @@ class Offer:
         return self.rounded[0] > 0, self.rounded[1] > 0
 
 
+class Written(Offer):
+    """An offer whose shares become fractions when somebody asks for them: thousands are looked at as floats alone."""
+
+    _parts: tuple[tuple[int, int], tuple[int, int]]
+
+    @classmethod
+    def of(cls, rates: tuple[float, float], wanted: Fraction, **known: Any) -> Written:
+        """With rates as parts of what is wanted; both floats are rounded correctly."""
+        parts = [(0, 1), (0, 1)]
+        for phase, rate in enumerate(rates):
+            if rate:
+                top, bottom = _decimal(float(rate))
+                parts[phase] = top * wanted.denominator, bottom * wanted.numerator
+        (top, bottom), (top_2, bottom_2) = parts
+        made = object.__new__(cls)
+        made.__dict__.update(known, _parts=tuple(parts), rounded=(top / bottom, top_2 / bottom_2))
+        return made
+
+    @cached_property
+    def shares(self) -> tuple[Fraction, Fraction]:
+        """Exactly."""
+        return Fraction(*self._parts[0]), Fraction(*self._parts[1])
+
+
 @dataclass(frozen=True)
 class Market:
     """Offers and what limits them.
@@ -99,7 +132,7 @@ class Market:
     @cached_property
     def taus(self) -> tuple[Fraction, ...]:
         """Times per token that offers have, rising."""
-        return tuple(sorted({offer.tpot for offer in self.offers if offer.shares[1] > 0}))
+        return tuple(sorted({offer.tpot for offer in self.offers if offer.rounded[1] > 0}))
 
     @cached_property
     def pruned(self) -> Market:
@@ -123,8 +156,12 @@ class Market:
         return {}
 
     def up_to(self, tau: Fraction, *, below: bool = False) -> Market:
-        """With offers that take at most this long per token, or strictly less."""
-        return self.among(offer for offer in self.offers if offer.tpot < tau or (offer.tpot == tau and not below))
+        """With offers that take at most this long per token, or strictly less.
+
+        What dominates an offer is no slower: nothing that is not needed comes back.
+        """
+        some = self.among(offer for offer in self.offers if offer.tpot < tau or (offer.tpot == tau and not below))
+        return some.as_pruned() if self.__dict__.get("pruned") is self else some
 
     def cost_of(self, gpus: Sequence[int]) -> Fraction:
         """Cost of so many GPUs."""
@@ -146,17 +183,26 @@ def configs_of(instance: MeshInstance) -> tuple[Config, ...]:
     return tuple(instance.memo["configs"])
 
 
+def is_partial(instance: MeshInstance) -> bool:
+    """Whether time ran out, so that configurations may be missing (`moeopt.mesh.partial`)."""
+    return bool(instance.memo.get("partial"))
+
+
 def refusals(instance: MeshInstance, place: int) -> tuple[str, ...]:
     """Why the configuration at this place in the list cannot be bought; empty if it can."""
+    return _every_refusal(instance)[place]
+
+
+def _every_refusal(instance: MeshInstance) -> list[tuple[str, ...]]:
     if "refusals" not in instance.memo:
         instance.memo["refusals"] = [tuple(_refusals(instance, config)) for config in configs_of(instance)]
-    found: tuple[str, ...] = instance.memo["refusals"][place]
+    found: list[tuple[str, ...]] = instance.memo["refusals"]
     return found
 
 
 def _refusals(instance: MeshInstance, config: Config) -> list[str]:
     found = list(config.reasons)
-    for gpu, memory in config.memory.items():
+    for gpu, memory in {} if config.fits else config.memory.items():
         if memory.free < 0 and not found:
             found.append(f"memory: {memory.used / 1e9:.4g} GB on a {gpu}, {memory.usable / 1e9:.4g} GB are usable")
     if instance.engine is not None and instance.engine not in config.legal_in and not found:
@@ -205,22 +251,23 @@ def _market(instance: MeshInstance) -> Market:
     costs = tuple(as_written(gpu.price or 0) for gpu in instance.gpus) if instance.objective == "price" else ones
     rates = [demand.workload.rate_per_s for demand in instance.demands]
     wanted = tuple(Fraction(1) if rate is None else as_written(rate) for rate in rates)
-    offers, phases = [], phases_of(instance)
+    offers: list[Offer] = []
+    phases, nothing = phases_of(instance), Fraction(0)
+    priced: dict[tuple[int, ...], Fraction] = {}
+    refused = _every_refusal(instance)
     for place, config in enumerate(configs_of(instance)):
         given = (config.prefill_per_s, config.decode_per_s)
-        if not any(given[phase] > 0 for phase in phases) or refusals(instance, place):
+        if not max([given[phase] for phase in phases], default=0.0) > 0 or refused[place]:
             continue
-        count_only = instance.objective == "time" and rates[config.demand] is None
-        shares = [
-            Fraction(rate > 0) if count_only else as_written(rate) / wanted[config.demand]
-            for rate in given
-        ]  # fmt: skip
-        gpus = tuple(config.gpus.get(name, 0) for name in types)
+        gpus = tuple([config.gpus.get(name, 0) for name in types])
+        if gpus not in priced:
+            priced[gpus] = sum((count * one for count, one in zip(gpus, costs, strict=True)), nothing)
         timed = instance.objective == "time" and given[1] > 0
-        tpot = as_written(config.tpot_s or 0) if timed else Fraction(0)
-        cost = Fraction(sum(gpus))
-        if instance.objective == "price":
-            cost = sum((count * one for count, one in zip(gpus, costs, strict=True)), Fraction(0))
-        offers.append(Offer(place, config.demand, gpus, (shares[0], shares[1]), tpot, cost))
+        tpot = as_written(config.tpot_s or 0) if timed else nothing
+        known = {"place": place, "demand": config.demand, "gpus": gpus, "tpot": tpot, "cost": priced[gpus]}
+        count_only = instance.objective == "time" and rates[config.demand] is None
+        if count_only:
+            given = (float(given[0] > 0), float(given[1] > 0))
+        offers.append(Written.of(given, wanted[config.demand], **known))
     stock = tuple(gpu.stock for gpu in instance.gpus)
     return Market(tuple(offers), phases, wanted, stock, costs)

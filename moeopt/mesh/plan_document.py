@@ -27,6 +27,15 @@ class Engines(BaseModel):
     why_not: dict[str, str] = Field(description="what keeps each other engine")
 
 
+class StagesRow(BaseModel):
+    """The cut of layers into stages."""
+
+    model_config = _STRICT
+    layers: list[int] = Field(description="of each stage, as commands have them")
+    slowest_s: float = Field(description="of the slowest stage and its hop")
+    even_s: float = Field(description="the same with even counts, which figures of the pool have")
+
+
 class PoolRow(BaseModel):
     """Replicas of one configuration."""
 
@@ -39,6 +48,7 @@ class PoolRow(BaseModel):
     decode_per_s: float
     used: float = Field(description="part of what it can serve that is needed")
     engines: Engines
+    stages: StagesRow | None
     config: _Config  # type: ignore[valid-type]
 
 
@@ -117,6 +127,7 @@ class Point(BaseModel):
     demand: int
     config: int
     label: str
+    batch: int = Field(ge=0)
     user_tokens_per_s: float
     gpu_tokens_per_s: float
     gpus: int
@@ -198,6 +209,14 @@ class Faster(BaseModel):
     below: Annotated[Covering | Dual | Starved, Field(discriminator="kind")] | None
 
 
+class Trivial(BaseModel):
+    """No argument: 0 is below every plan."""
+
+    model_config = _STRICT
+    kind: Literal["trivial"]
+    value: Literal["0"]
+
+
 Certified = Annotated[Covering | Dual | Faster, Field(discriminator="kind")]
 
 
@@ -269,7 +288,7 @@ class ResultDocument(BaseModel):
     gap_worst_layer: float | None
     bound_kind: Literal["certified", "solver"] | None
     unit: Literal["GPUs", "price", "s/request", "s/token"]
-    certificate: Annotated[Covering | Dual | Faster | Claim, Field(discriminator="kind")] | None
+    certificate: Annotated[Covering | Dual | Faster | Trivial | Claim, Field(discriminator="kind")] | None
     solution: Solution | None
     conflicts: list[Conflict]
     notes: list[str]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from moeopt.mesh import bounds, conflicts, describe, verify
+from moeopt.mesh import bounds, conflicts, describe, partial, verify
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.market import is_partial
 from moeopt.mesh.plan import MeshPlan, as_plan
 from moeopt.registry import Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop, relative_gap
@@ -18,9 +20,13 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
 
     name = "mesh"
 
+    def prepared(self, instance: MeshInstance, context: Context) -> MeshInstance:
+        """The instance with its configurations, as far as there is time for them."""
+        return partial.enumerated(instance, context.deadline)
+
     def conflicts(self, instance: MeshInstance) -> list[dict[str, Any]]:
         """Service levels, memory or stock that no plan keeps."""
-        return conflicts.conflicts(instance)
+        return [] if is_partial(instance) else conflicts.conflicts(instance)
 
     def as_plan(self, instance: MeshInstance, raw: Any) -> MeshPlan:
         """Take a `MeshPlan`, replicas by configuration, or the solution of a result."""
@@ -64,13 +70,16 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
                 plan, judged = context.warm_start, warm
         if plan is None or judged is None:
             return self._without_plan(instance, method, outcome, context)
-        floor = bounds.bound(instance, judged.objective)
+        if is_partial(instance):
+            floor = bounds.Bound(Fraction(0), partial.TRIVIAL)
+        else:
+            floor = bounds.bound(instance, judged.objective)
         claim = max(outcome.bounds or [], default=None)
         low, kind, certificate = _floor(floor, claim, judged.objective)
         objective, below = float(judged.objective), min(float(low), float(judged.objective))
         gap = relative_gap(objective, below)
         optimal = gap <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
-        outcome.notes.extend(describe.notes(instance, judged))
+        outcome.notes.extend(describe.notes(instance, judged, short=is_partial(instance)))
         frame = self._frame(instance, method, outcome, context)
         if optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
             frame["stop"] = Stop.GAP
@@ -121,4 +130,5 @@ PROBLEM = MeshProblem()
 
 def house(method: Method[MeshInstance, MeshPlan]) -> None:
     """Add a method of the house."""
-    PROBLEM.methods[method.name] = method
+    run, applies = partial.in_time(method.run), partial.applies(method.applies)
+    PROBLEM.methods[method.name] = replace(method, run=run, applies=applies)

@@ -8,7 +8,7 @@ from typing import Any
 from moeopt.mesh import dual
 from moeopt.mesh.config import Config
 from moeopt.mesh.instance import MeshInstance
-from moeopt.mesh.market import Market, Offer, configs_of, market_of, milliseconds, refusals
+from moeopt.mesh.market import Market, Offer, configs_of, is_partial, market_of, milliseconds, refusals
 from moeopt.mesh.shape import Shape
 from moeopt.mesh.verify import Evaluation
 from moeopt.percent import percent
@@ -21,6 +21,8 @@ Requests = dict[tuple[int, int], tuple[float, int]]
 
 def shadow_prices(instance: MeshInstance) -> dual.Prices | None:
     """Prices of the programme's rows: what one more GPU, and one more request, is worth."""
+    if is_partial(instance):
+        return None
     if "prices" not in instance.memo:
         market = market_of(instance)
         costs = instance.objective in ("gpus", "price")
@@ -32,38 +34,43 @@ def shadow_prices(instance: MeshInstance) -> dual.Prices | None:
 def ranking(instance: MeshInstance, judged: Evaluation) -> list[dict[str, Any]]:
     """Rows from the cheapest on; refused configurations follow, those that come closest first."""
     market, configs = market_of(instance), configs_of(instance)
-    bought = {pool.config.key for pool in judged.pools}
     prices = _prices_of_offers(instance, market)
     partners = _partners(market, prices)
-    rows = []
+    bests = [_best(market, demand, partners) for demand in range(len(market.wanted))]
+    labels = {place: configs[place].label for _, place in bests if configs}
+    listed = []
     for offer in market.offers:
-        total = _request(market, offer, prices[offer.place], partners)
-        best, best_place = _best(market, offer.demand, partners)
+        total, best = _request(market, offer, prices[offer.place], partners), bests[offer.demand][0]
         behind = None if total is None or not best else max(total / best - 1, 0.0)
-        config = configs[offer.place]
-        row = _row(instance, offer.place, config)
-        row["behind"] = behind
-        row["bought"] = config.key in bought
-        row["why_not"] = ""
-        if not row["bought"]:
-            row["why_not"] = _why_not(instance, market, offer, behind, configs[best_place].label, judged)
         key = (behind is None, behind or 0.0, offer.tpot, offer.total_gpus, offer.place)
-        rows.append((key if instance.objective != "time" else (offer.tpot, *key), row))
-    rows.sort(key=lambda one: one[0])
-    return _kept([row for _, row in rows], configs) + _refused(instance, {offer.place for offer in market.offers})
+        listed.append((key if instance.objective != "time" else (offer.tpot, *key), offer, behind))
+    listed.sort(key=lambda one: one[0])
+    rows = []
+    pools = {id(pool.config) for pool in judged.pools}
+    bought = {place for place, config in enumerate(configs) if id(config) in pools}
+    for offer, behind in _kept([(offer, behind) for _, offer, behind in listed], configs, bought):
+        row = _row(instance, offer.place, configs[offer.place])
+        row["behind"], row["bought"], row["why_not"] = behind, offer.place in bought, ""
+        if not row["bought"]:
+            best_label = labels[bests[offer.demand][1]]
+            row["why_not"] = _why_not(instance, market, offer, behind, best_label, judged)
+        rows.append(row)
+    return rows + _refused(instance, {offer.place for offer in market.offers})
 
 
-def _kept(rows: list[dict[str, Any]], configs: Sequence[Config]) -> list[dict[str, Any]]:
+def _kept(
+    listed: list[tuple[Offer, float | None]], configs: Sequence[Config], bought: set[int]
+) -> list[tuple[Offer, float | None]]:
     """The best of every way to cut up so many GPUs, as far as there is room, and what was bought."""
     seen, found, left = set(), [], MOST_ROWS
-    for row in rows:
-        kind = _kind(configs[row["config"]])
-        if not row["bought"]:
+    for offer, behind in listed:
+        kind = _kind(configs[offer.place])
+        if offer.place not in bought:
             if kind in seen or not left:
                 continue
             left -= 1
         seen.add(kind)
-        found.append(row)
+        found.append((offer, behind))
     return found
 
 
@@ -92,23 +99,20 @@ def _prices_of_offers(instance: MeshInstance, market: Market) -> dict[int, float
 def _partners(market: Market, prices: Mapping[int, float]) -> Requests:
     found: Requests = {}
     for offer in market.offers:
-        for phase in market.phases:
-            if offer.rounded[phase] > 0 and not _whole(market, offer):
+        rows = [(-1, market.phases[0])] if _whole(market, offer) else [(phase, phase) for phase in market.phases]
+        for row, phase in rows:
+            if offer.rounded[phase] > 0:
                 price = prices[offer.place] / offer.rounded[phase]
-                known = found.get((offer.demand, phase))
+                known = found.get((offer.demand, row))
                 if known is None or price < known[0]:
-                    found[offer.demand, phase] = (price, offer.place)
-        if _whole(market, offer):
-            price = prices[offer.place] / offer.rounded[market.phases[0]]
-            known = found.get((offer.demand, -1))
-            if known is None or price < known[0]:
-                found[offer.demand, -1] = (price, offer.place)
+                    found[offer.demand, row] = (price, offer.place)
     return found
 
 
 def _whole(market: Market, offer: Offer) -> bool:
     """Whether it serves every phase that is asked for."""
-    return all(offer.rounded[phase] > 0 for phase in market.phases)
+    rounded, phases = offer.rounded, market.phases
+    return rounded[phases[0]] > 0 and rounded[phases[-1]] > 0
 
 
 def _request(market: Market, offer: Offer, price: float, partners: Requests) -> float | None:
@@ -134,7 +138,7 @@ def _best(market: Market, demand: int, partners: Requests) -> tuple[float, int]:
     if all((demand, phase) in partners for phase in market.phases):
         parts = [partners[demand, phase] for phase in market.phases]
         ways.append((sum(price for price, _ in parts), parts[-1][1]))
-    return min(ways, default=(0.0, market.offers[0].place))
+    return min(ways, default=(0.0, market.offers[0].place if market.offers else 0))
 
 
 def _why_not(
@@ -150,7 +154,7 @@ def _why_not(
     if instance.objective == "time":
         if offer.tpot > judged.objective:
             return f"{milliseconds(float(offer.tpot))} a token, {milliseconds(float(judged.objective))} are possible"
-        if offer.shares[1] > 0 and offer.tpot < judged.objective:
+        if offer.rounded[1] > 0 and offer.tpot < judged.objective:
             return "fast enough, but with it the stock does not serve what is wanted"
         return "not needed"
     if behind > 1e-9:
@@ -190,7 +194,10 @@ def _refused(instance: MeshInstance, usable: set[int]) -> list[dict[str, Any]]:
             continue
         seen.add(_kind(config))
         reasons = list(refusals(instance, place)) or ["it serves no phase that is asked for"]
-        row = _row(instance, place, config) | {"behind": None, "bought": False, "why_not": "; ".join(reasons)}
-        rows.append(((config.demand, config.tpot_s or float("inf"), config.total_gpus, place), row))
-    rows.sort(key=lambda one: one[0])
-    return [row for _, row in rows[:MOST_ROWS]]
+        rows.append(((config.demand, config.tpot_s or float("inf"), config.total_gpus, place), reasons))
+    rows.sort()
+    configs = configs_of(instance)
+    return [
+        _row(instance, key[-1], configs[key[-1]]) | {"behind": None, "bought": False, "why_not": "; ".join(reasons)}
+        for key, reasons in rows[:MOST_ROWS]
+    ]

@@ -12,7 +12,7 @@ from moeopt.mesh.given import SERVES
 from moeopt.mesh.heuristics.per_price import per_price, theta_of
 from moeopt.mesh.heuristics.uniform import not_one_price, uniform
 from moeopt.mesh.instance import MeshInstance
-from moeopt.mesh.market import Market, configs_of, market_of
+from moeopt.mesh.market import Market, configs_of, is_partial, market_of
 from moeopt.mesh.plan import plan_of
 from moeopt.mesh.purchase import known_cost
 from moeopt.mesh.ranking import shadow_prices
@@ -36,14 +36,14 @@ def families(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
     """
     used = sorted({pool.config.family for pool in judged.pools})
     if "families" not in instance.memo:
-        instance.memo["families"] = _alone(instance)
+        instance.memo["families"] = {} if is_partial(instance) else _alone(instance)
     return {"used": used, "alone": dict(instance.memo["families"]), "best": float(judged.objective)}
 
 
 def simplest(instance: MeshInstance) -> dict[str, Any] | None:
     """The best plan with one configuration for each phase of each demand; ``None`` where there is none."""
     if "simplest" not in instance.memo:
-        counts = None if not_one_price(instance) is not None else uniform(instance)
+        counts = None if not_one_price(instance) is not None or is_partial(instance) else uniform(instance)
         found = None
         if counts is not None:
             judged = evaluate(instance, plan_of(instance, counts))
@@ -102,7 +102,7 @@ def sensitivity(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
     """What one more GPU is worth, what every number of GPUs serves, and what other rates would cost."""
     found: dict[str, Any] = {"gpu_worth": _worth(instance), "curve": None, "next_gpus": None, "at_rates": None}
     market = market_of(instance)
-    if instance.objective == "time":
+    if instance.objective == "time" or is_partial(instance):
         return found
     if instance.objective == "goodput":
         one_type = len(market.stock) == 1

@@ -53,6 +53,12 @@ class Shape:
     redundant: int = 0
     ffn_gpus: int | None = None
 
+    def staged(self, pp: int) -> Shape:
+        """The same in so many stages: what `dataclasses.replace` gives, for thousands of shapes."""
+        made = object.__new__(Shape)
+        made.__dict__.update(self.__dict__, pp=pp)
+        return made
+
     @property
     def stage_gpus(self) -> int:
         """GPUs of one stage."""

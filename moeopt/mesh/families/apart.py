@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from moeopt.cost.instances_apart import balanced_nodes
-from moeopt.mesh.config import Config, Memory
+from moeopt.mesh.config import Config, Enumerated, Memory
 from moeopt.mesh.degrees import dense_reasons, divisors, moe_tp_reasons, tp_reasons
 from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
@@ -41,6 +41,7 @@ def apart(context: Context) -> list[Config]:
     one = context.instance
     for first, second in product(one.for_side("attention"), one.for_side("experts")):
         for numerics in context.numerics(second):
+            context.look()
             found += _judge(context, first, second, context.setting(first, numerics))
     return found
 
@@ -117,7 +118,9 @@ def _judge(context: Context, gpu: GpuType, expert_gpu: GpuType, setting: Setting
     if not nodes:
         return []
     table = ApartTable(setting, expert_gpu, nodes, node, n_a, m, workload.context_tokens)
+    context.look()
     memory = _Memory(context, table)
+    context.look()
     most = np.minimum(memory.most, context.most_batch).astype(np.int64)
     limit = np.inf if slo.tpot_s is None else slo.tpot_s
     batch = largest(lambda b: table.step(b)[0] <= limit, most)
@@ -159,15 +162,16 @@ def _config(context: Context, table: ApartTable, memory: _Memory, best: Best, ro
     shape, batch = table.shape(row), int(best.batch[row])
     gpus = {shape.gpu: shape.attention_gpus}
     gpus[shape.expert_gpu] = gpus.get(shape.expert_gpu, 0) + shape.expert_gpus
-    attention, experts = memory.at(shape, batch)
-    held = {shape.gpu: attention}
-    if shape.expert_gpu != shape.gpu:
-        held[shape.expert_gpu] = experts
-    elif experts.free < attention.free:
-        held[shape.gpu] = experts
+
+    def held() -> dict[str, Memory]:
+        attention, experts = memory.at(shape, batch)
+        if shape.expert_gpu != shape.gpu:
+            return {shape.gpu: attention, shape.expert_gpu: experts}
+        return {shape.gpu: experts if experts.free < attention.free else attention}
+
     tokens, fit = float(best.rate[row]), int(best.fit[row])
     tpot = "tpot" if context.demand.slo.tpot_s is not None else "none"
-    return Config(
+    return Enumerated(
         context.place,
         "apart",
         shape,
@@ -178,8 +182,9 @@ def _config(context: Context, table: ApartTable, memory: _Memory, best: Best, ro
         tokens_per_s=tokens,
         kv=table.setting.numerics.kv,
         memory=held,
-        binds="most" if batch == context.most_batch else "kv" if batch >= fit else tpot,  # type: ignore[arg-type]
-        parts_s=best.parts_of(row),
+        binds="most" if batch == context.most_batch else "kv" if batch >= fit else tpot,
+        parts_s=lambda: best.parts_of(row),
+        legal_in=tuple,
         notes=(ALGORITHM_1,) if published else (),
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from moeopt.mesh.config import Config
+from moeopt.mesh.config import Config, Enumerated
 from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.decode import binds, late
@@ -70,7 +70,7 @@ class Mixed:
     ) -> tuple[Floats, Floats]:
         """TPOT and TTFT."""
         decoder, own = self.decoder, self.decoder.own(batch)
-        long, carried, busy = self._shares(batch, portion, beside, mean)
+        long, carried, busy = self.shares(batch, portion, beside, mean)
         cases = {window: np.stack([np.zeros_like(own), seconds]) for window, seconds in beside.items()}
         both = Beside(cases, np.stack([np.zeros_like(own), carried.tokens]))
         plain, step = decoder.seconds(own, queries=draft + 1, dual=dual, beside=both)
@@ -86,13 +86,13 @@ class Mixed:
     ) -> Floats:
         """Parts of a token's time, which add up to TPOT."""
         decoder, own = self.decoder, self.decoder.own(batch)
-        long, carried, _ = self._shares(batch, portion, beside, mean)
+        long, carried, _ = self.shares(batch, portion, beside, mean)
         mixed = long * decoder.parts(own, queries=draft + 1, dual=dual, beside=carried)
         mixed = mixed + (1 - long) * decoder.parts(own, queries=draft + 1, dual=dual)
         more = draft * decoder.drafting(own) if draft else 0.0
         return (mixed * decoder.table.pp + more) / mean
 
-    def _shares(
+    def shares(
         self, batch: Ints, portion: Portion, beside: dict[bool, Floats], mean: float
     ) -> tuple[Floats, Beside, Floats]:
         """The part of steps that are long, what they carry, and the part of a rank's steps that carry something."""
@@ -108,12 +108,14 @@ class Mixed:
 def _judge(context: Context, table: Table) -> list[Config]:
     one, workload, slo = context.instance, context.demand.workload, context.demand.slo
     decoder = Decoder(table, workload.context_tokens)
+    context.look()
     mixed = Mixed(decoder, Prefiller(table, workload), context)
     rooms: dict[tuple[int, bool], Rooms] = {}
     limits = tuple(np.inf if limit is None else limit for limit in (slo.tpot_s, slo.ttft_s))
     best, options = Best.none(len(table)), portions(workload)
     least = np.full((2, len(table)), np.inf)
     for place, portion in enumerate(options):
+        context.look()
         beside = mixed.beside(portion)
         for draft, mean in enumerate((1.0, *one.drafts)):
             for overlap in (False, True) if decoder.ffn.overlaps.any() else (False,):
@@ -127,6 +129,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
                     tpot, ttft = mixed.times(batch, *chosen)
                     return (tpot <= limits[0]) & (ttft <= limits[1]) & (mixed.busy(batch, chosen[0], chosen[3]) < 1)
 
+                context.look()
                 alone = mixed.times(np.ones_like(most), *chosen)
                 least = np.minimum(least, alone)
                 batch = largest(fits, most)
@@ -161,7 +164,7 @@ def _config(
         bound = "ttft"
     tokens = float(best.rate[row])
     rate = tokens / context.demand.workload.output_tokens
-    return Config(
+    return Enumerated(
         context.place,
         "colocated",
         shape,
@@ -176,10 +179,10 @@ def _config(
         draft=draft,
         overlap=overlap,
         kv=kv,
-        memory={shape.gpu: room.at(row, batch, chunk)},
+        memory=lambda: {shape.gpu: room.at(row, batch, chunk)},
         binds=bound,
-        parts_s=best.parts_of(row),
-        legal_in=context.legal_in(table, row, draft, overlap),
+        parts_s=lambda: best.parts_of(row),
+        legal_in=lambda: context.legal_in(table, row, draft, overlap),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from moeopt.cost.roofline import Numerics
+from moeopt.limits import Deadline
 from moeopt.mesh.config import Config, Family
 from moeopt.mesh.families.room import Rooms
 from moeopt.mesh.families.ways import Refused, ways
@@ -19,20 +20,33 @@ from moeopt.mesh.shape import Role, Shape
 from moeopt.mesh.step.numerics import served
 from moeopt.mesh.step.table import Bools, Setting, Table
 
+NEVER = Deadline(None)
+"""For whoever has all the time."""
 Shapes = Callable[["Context", GpuType], list[Shape]]
+
+
+class OutOfTime(Exception):
+    """The deadline passed before a family was finished."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """One demand of an instance, and its place among the demands."""
+    """One demand of an instance, its place among the demands, and until when its families have to be finished."""
 
     instance: MeshInstance
     place: int
     demand: Demand
+    deadline: Deadline = NEVER
+
+    def look(self) -> None:
+        """At the clock: raises `OutOfTime` once the deadline has passed."""
+        if self.deadline.passed():
+            raise OutOfTime
 
     def tables(self, role: Role, shapes_of: Shapes | None = None) -> Iterator[tuple[Table, list[Config]]]:
         """Shapes of this role for every type of GPU and format of the cache, and configurations of refused degrees."""
         for gpu in self.instance.for_side(role):
+            self.look()
             refused: list[Refused] = []
             if shapes_of is not None:
                 shapes = shapes_of(self, gpu)
@@ -90,14 +104,15 @@ class Context:
             if not len(table):
                 yield table, refused
                 continue
+            self.look()
             rooms, kv = self.rooms(table, kept_tokens), table.setting.numerics.kv
             fits, engine = rooms.most() > 0, self.launched(table, 0, False)
             for row in np.flatnonzero(~engine).tolist():
                 refused.append(self.refuse(_family(role), table.shapes[row], self._turned_down(table, row), kv))
             for row in np.flatnonzero(engine & ~fits).tolist():
                 refused.append(self.refuse(_family(role), table.shapes[row], (rooms.reason(row),), kv))
-            rows = np.flatnonzero(engine & fits).tolist()
-            yield Table(table.setting, [table.shapes[row] for row in rows]), refused
+            self.look()
+            yield table.take(np.flatnonzero(engine & fits)), refused
 
     def numerics(self, gpu: GpuType) -> list[Numerics]:
         """Formats to look at on this GPU: one for every format of the cache."""
@@ -107,8 +122,12 @@ class Context:
 
     def setting(self, gpu: GpuType, numerics: Numerics) -> Setting:
         """What a table's shapes share."""
-        one = self.instance
-        return Setting(self.demand.llm, gpu, numerics, one.imbalance, one.overhead_s, one.transport)
+        one, memo = self.instance, self.instance.memo.setdefault("settings", {})
+        key = (self.place, gpu.name, numerics)
+        if key not in memo:
+            memo[key] = Setting(self.demand.llm, gpu, numerics, one.imbalance, one.overhead_s, one.transport)
+        found: Setting = memo[key]
+        return found
 
     def refuse(
         self,

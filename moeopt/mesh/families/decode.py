@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moeopt.mesh.config import Binds, Config
+from moeopt.mesh.config import Binds, Config, Enumerated
 from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.room import Rooms
@@ -31,6 +31,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
     best, least = Best.none(len(table)), np.full(len(table), np.inf)
     for draft, mean in enumerate((1.0, *one.drafts)):
         for overlap in (False, True) if decoder.ffn.overlaps.any() else (False,):
+            context.look()
             rooms[draft, overlap] = context.rooms(table, workload.kept_tokens, draft=draft, overlap=overlap)
             fit = rooms[draft, overlap].most()
             most = np.minimum(fit, context.most_batch)
@@ -56,7 +57,7 @@ def _config(
     if not batch:
         return context.refuse("decode", shape, (late(context, least_s),), kv, tpot_s=least_s)
     room, tokens = rooms[draft, overlap], float(best.rate[row])
-    return Config(
+    return Enumerated(
         context.place,
         "decode",
         shape,
@@ -68,10 +69,10 @@ def _config(
         draft=draft,
         overlap=overlap,
         kv=kv,
-        memory={shape.gpu: room.at(row, batch)},
+        memory=lambda: {shape.gpu: room.at(row, batch)},
         binds=binds(context, room, row, best),
-        parts_s=best.parts_of(row),
-        legal_in=context.legal_in(table, row, draft, overlap),
+        parts_s=lambda: best.parts_of(row),
+        legal_in=lambda: context.legal_in(table, row, draft, overlap),
     )
 
 

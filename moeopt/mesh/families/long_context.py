@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from moeopt.mesh.config import Config
+from moeopt.mesh.config import Config, Enumerated
 from moeopt.mesh.degrees import dense_reasons, divisors, moe_tp_reasons, tp_reasons
 from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
@@ -78,6 +78,7 @@ def every_shape(context: Context, gpu: GpuType) -> Iterator[Shape]:
 def _judge(context: Context, table: Table) -> list[Config]:
     workload, slo = context.demand.workload, context.demand.slo
     decoder = Decoder(table, workload.context_tokens)
+    context.look()
     rooms = context.rooms(table, workload.kept_tokens)
     fit = rooms.most()
     most = np.minimum(fit, context.most_batch)
@@ -122,7 +123,7 @@ def _config(context: Context, table: Table, rooms: Rooms, best: Best, row: int, 
             return context.refuse("long", shape, (rooms.reason(row),), kv)
         return context.refuse("long", shape, (late(context, least_s),), kv, tpot_s=least_s)
     tokens = float(best.rate[row])
-    return Config(
+    return Enumerated(
         context.place,
         "long",
         shape,
@@ -133,8 +134,8 @@ def _config(context: Context, table: Table, rooms: Rooms, best: Best, row: int, 
         tokens_per_s=tokens,
         overlap=bool(best.overlap[row]),
         kv=kv,
-        memory={shape.gpu: rooms.at(row, batch)},
+        memory=lambda: {shape.gpu: rooms.at(row, batch)},
         binds=binds(context, rooms, row, best),
-        parts_s=best.parts_of(row),
-        legal_in=context.legal_in(table, row),
+        parts_s=lambda: best.parts_of(row),
+        legal_in=lambda: context.legal_in(table, row),
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from moeopt.cost.handoff import handoff_s
 from moeopt.llm.memory import kv_bytes
-from moeopt.mesh.config import Config
+from moeopt.mesh.config import Config, Enumerated
 from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.queue import MOST_BUSY, busy_for, wait_s
@@ -46,7 +46,7 @@ def handoff(context: Context, table: Table) -> Floats:
     def figures(tp: int, cp: int, pp: int) -> tuple[float]:
         return (handoff_s(size, bytes_per_s=link.bytes_per_s, links=tp * cp * pp, fixed_s=link.alpha_s).time_s,)
 
-    result: Floats = table.gather(figures, table.tp, table.cp, table.pp)[0]
+    result: Floats = table.gather(figures, table.tp, table.cp, table.pp, key=("handoff", size))[0]
     return result
 
 
@@ -58,11 +58,13 @@ def together(table: Table) -> Floats:
 def _judge(context: Context, table: Table) -> list[Config]:
     workload, slo = context.demand.workload, context.demand.slo
     prefiller = Prefiller(table, workload)
+    context.look()
     rooms = {overlap: context.rooms(table, workload.input_tokens, overlap=overlap) for overlap in (False, True)}
     sent, locked = handoff(context, table), together(table)
     best, least = Best.none(len(table)), np.full(len(table), np.inf)
     options = portions(workload, LEAST_CHUNK)
     for place, portion in enumerate(options):
+        context.look()
         for overlap in (False, True) if prefiller.ffn.overlaps.any() else (False,):
             fits = rooms[overlap].most(portion.chunk) >= portion.prompts
             fits &= context.launched(table, 0, overlap)
@@ -100,7 +102,7 @@ def _config(
         why = _reason(context, rooms[False], row, options, least_s)
         return context.refuse("prefill", shape, (why,), kv, ttft_s=least_s)
     rate, portion = float(best.rate[row]), options[int(best.portion[row])]
-    return Config(
+    return Enumerated(
         context.place,
         "prefill",
         shape,
@@ -112,10 +114,10 @@ def _config(
         chunk=math.ceil(portion.chunk),
         overlap=bool(best.overlap[row]),
         kv=kv,
-        memory={shape.gpu: rooms[bool(best.overlap[row])].at(row, portion.prompts, portion.chunk)},
+        memory=lambda: {shape.gpu: rooms[bool(best.overlap[row])].at(row, portion.prompts, portion.chunk)},
         binds="none" if context.demand.slo.ttft_s is None else "ttft",
-        parts_s=best.parts_of(row),
-        legal_in=context.legal_in(table, row, 0, bool(best.overlap[row])),
+        parts_s=lambda: best.parts_of(row),
+        legal_in=lambda: context.legal_in(table, row, 0, bool(best.overlap[row])),
     )
 
 

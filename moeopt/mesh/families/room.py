@@ -58,7 +58,9 @@ class Rooms:
             return [*(row.weights for row in rows), *(row.experts for row in rows), *(row.kv for row in rows)]
 
         ffn = np.array([shape.ffn_gpus or 0 for shape in table.shapes])
-        found = table.gather(held, table.tp, table.cp, table.kvp, table.pp, table.dense_tp, ffn)
+        role = table.shapes[0].role
+        columns = (table.tp, table.cp, table.kvp, table.pp, table.dense_tp, ffn)
+        found = table.gather(held, *columns, key=("held", role, numerics, kept_tokens, draft > 0, most))
         weights, experts, cache = found.reshape(3, most, len(table))
         spread = table.ep * table.moe_tp
         self.weights, self.kv = weights, cache
@@ -72,7 +74,9 @@ class Rooms:
             one = buffers_of(shape, llm, gpu, setting.transport, overlap=overlap)
             return one.base, one.slope, one.prompt_slope
 
-        self.base, self.slope, self.prompt_slope = table.gather(buffers, table.ep, table.moe_tp, table.redundant)
+        self.base, self.slope, self.prompt_slope = table.gather(
+            buffers, table.ep, table.moe_tp, table.redundant, key=("buffers", role, overlap)
+        )
         share = table.tp * table.cp * table.kvp
         decodes = table.shapes[0].role != "prefill"
         self.tokens = ((1 + draft) / table.pp / share) if decodes else np.zeros(len(table))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from moeopt.cost.roofline import Numerics
 from moeopt.llm.facts import LlmFacts
@@ -49,7 +49,7 @@ def ways(instance: MeshInstance, demand: Demand, gpu: GpuType, role: Role) -> tu
             if size > gpu.node_gpus:
                 continue
             stages = range(2, min(instance.most_pp, llm.layers, most // size) + 1)
-            shapes += [replace(one, pp=pp) for pp in stages]
+            shapes += [one.staged(pp) for pp in stages]
     return shapes, _refused(llm, gpu, role, numerics, most)
 
 

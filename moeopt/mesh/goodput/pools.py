@@ -109,7 +109,7 @@ def _colocated(instance: MeshInstance, config: Config, copies: int) -> Service:
     before = workload.cached_tokens + (workload.computed_tokens - size) / 2
     portion = Portion(1, size, before, rounds)
     beside = mixed.beside(portion)
-    carried: Beside = mixed._shares(np.array([config.batch]), portion, beside, mean)[1]
+    carried: Beside = mixed.shares(np.array([config.batch]), portion, beside, mean)[1]
 
     def long(batch: int) -> float:
         own = mixed.decoder.own(np.array([batch]))

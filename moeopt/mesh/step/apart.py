@@ -81,7 +81,11 @@ class ApartTable:
         lines = np.array([line_of(gpu, "all_reduce", one.tp_a) for one in self.nodes])[node].T
         self.fixed_a, self.slope_a = lines[0], lines[1] * vector_bytes(setting)
         self.port_a, self.port_e = self.port(gpu), self.port(expert_gpu)
-        figures = np.array([self._node(one.tp_e, one.n_e, one.redundant) for one in self.nodes])
+        known = setting.memo.setdefault(("node", expert_gpu.name), {})
+        for one in self.nodes:
+            if (one.tp_e, one.n_e, one.redundant) not in known:
+                known[one.tp_e, one.n_e, one.redundant] = self._node(one.tp_e, one.n_e, one.redundant)
+        figures = np.array([known[one.tp_e, one.n_e, one.redundant] for one in self.nodes])
         self.chance = noise_of(setting, int(llm.experts or 0) + self.redundant, self.n_e)
         self.flops, self.read, self.copies, self.load, self.fixed_e, self.slope_e = figures[node].T
 

@@ -19,6 +19,7 @@ MERGES = {"deepep-ll": "none", "deepep-normal": "node"}
 """What a transport merges over nodes; within one domain one copy a GPU travels."""
 
 
+@lru_cache(maxsize=4096)
 def nodes_of(gpus: int, domain: int) -> int:
     """Fewest equal parts of so many GPUs that each fit a domain.
 
@@ -74,7 +75,7 @@ def around(table: Table, inner: Ints) -> Floats:
         gathered = ffn * dp / stage  # tokens of so many GPUs, for one of a rank
         return fixed + gather[0] + scatter[0], slope * one / cp + (gather[1] + scatter[1]) * one * gathered
 
-    return table.gather(lines, table.out, inner, table.cp, table.dp, table.ffn_stage)
+    return table.gather(lines, table.out, inner, table.cp, table.dp, table.ffn_stage, key="around")
 
 
 def merge(table: Table) -> Floats:
@@ -89,7 +90,7 @@ def merge(table: Table) -> Floats:
         link = gpu.link(tp * kvp)
         return link.alpha_s, merge_bytes(sequences=1, width=width, tpa=tp, kvp=kvp) / link.bytes_per_s
 
-    return table.gather(lines, table.tp, table.kvp)
+    return table.gather(lines, table.tp, table.kvp, key="merge")
 
 
 def exchange(table: Table, *, prefill: bool) -> Floats:
@@ -123,11 +124,12 @@ def exchange(table: Table, *, prefill: bool) -> Floats:
             found += [2 * step * link.alpha_s * there, float(mean) * own * each / link.bytes_per_s]
         return found[0], found[1], found[2], found[3]
 
-    found = table.gather(lines, table.ep, table.held, table.moe_tp, table.dp)
+    found = table.gather(lines, table.ep, table.held, table.moe_tp, table.dp, key=("exchange", merge))
     found[[1, 3]] *= table.load
     return found
 
 
+@lru_cache(maxsize=64)
 def bytes_of(width: int, numerics: Numerics) -> tuple[float, float]:
     """Bytes of a vector sent to experts, FP8 with scales where they compute in it or in less, and of one sent back.
 

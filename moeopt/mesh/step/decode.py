@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,9 +48,21 @@ class Decoder:
         self.attention = {tokens: attention_works(table, tokens) for tokens, _ in self.kinds}
         self.ffn = FfnLayers(table, prefill=False)
         self.longest = max(tokens for tokens, _ in self.kinds)
-        moe = np.array([float(moe) for _, moe in self.kinds])
-        self.launches = {dual: self.counts @ (1 + moe * dual) for dual in (False, True)}  # layers of every stage
+        self.launches = self._launches()
         self.merged = merge(table) if np.any(table.kvp > 1) else None
+
+    def _launches(self) -> dict[bool, Floats]:
+        """Launches of layers in every stage, without and with two micro-batches."""
+        moe = np.array([float(moe) for _, moe in self.kinds])
+        return {dual: self.counts @ (1 + moe * dual) for dual in (False, True)}
+
+    def stage(self, counts: Sequence[float], *, last: bool) -> Decoder:
+        """The same with one stage of so many layers of each kind, with or without the head."""
+        made = copy(self)
+        made.counts = np.tile(np.array(counts, dtype=np.float64), (len(self.table), 1, 1))
+        made.last, made.launches = np.full((len(self.table), 1), float(last)), {}
+        made.launches = made._launches()
+        return made
 
     def tpot(
         self, batch: Floats | Ints, *, draft: int = 0, mean: float = 1.0, dual: bool = False

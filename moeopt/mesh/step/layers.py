@@ -36,7 +36,7 @@ class FfnLayers:
             whole = (table.moe_tp == 1) & (table.ep > 1) & (table.setting.transport != "allgather")
             near = table.ffn_stage <= table.setting.gpu.domain_gpus
             self.only_gathered, self.either = ~whole, whole & near & (table.setting.transport == "auto")
-        self.hop = table.gather(self._hop, table.stage, table.pp, table.dp)
+        self.hop = table.gather(self._hop, table.stage, table.pp, table.dp, key="hop")
 
     def _hop(self, stage: int, pp: int, dp: int) -> tuple[float, float]:
         if pp == 1:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,8 +85,16 @@ class Prefiller:
         windowed = set(at.windowed)
         every = [(at.window if layer in windowed else None, layer in moe) for layer in range(llm.layers)]
         self.kinds = list(dict.fromkeys(every))
-        self.counts, self.last = table.stages(len(self.kinds), [self.kinds.index(kind) for kind in every])
+        self.layers = [self.kinds.index(kind) for kind in every]
+        self.counts, self.last = table.stages(len(self.kinds), self.layers)
         self.ffn = FfnLayers(table, prefill=True)
+
+    def stage(self, counts: Sequence[float], *, last: bool) -> Prefiller:
+        """The same with one stage of so many layers of each kind, with or without the head."""
+        made = copy(self)
+        made.counts = np.tile(np.array(counts, dtype=np.float64), (len(self.table), 1, 1))
+        made.last = np.full((len(self.table), 1), float(last))
+        return made
 
     def step(self, portion: Portion, *, dual: bool = False) -> Floats:
         """Parts of one pass of this portion of each rank through the slowest stage; `dual` as in decoding."""
@@ -121,7 +131,7 @@ class Prefiller:
             none, one = works(tp, 0.0, 0.0), works(tp, portion.tokens, portion.before)
             return none.bytes, portion.prompts * one.flops / cp, portion.prompts * (one.bytes - none.bytes)
 
-        return self.table.gather(figures, self.table.tp, self.table.cp)
+        return self.table.gather(figures, self.table.tp, self.table.cp, key=("prefill", portion, window))
 
     def passed(self, portion: Portion, window: int | None) -> Floats:
         """Seconds of context parallelism in one layer: the quickest product of ring and Ulysses."""
@@ -150,5 +160,5 @@ class Prefiller:
                 times.append(found.rounds * link.alpha_s + float(found.sent_bytes) / link.bytes_per_s)
             return (min(times),)
 
-        result: Floats = self.table.gather(figures, self.table.tp, self.table.cp)[0]
+        result: Floats = self.table.gather(figures, self.table.tp, self.table.cp, key=("passed", portion, window))[0]
         return result

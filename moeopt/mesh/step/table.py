@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from moeopt.mesh.shape import Shape
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+COLUMNS = tuple(item.name for item in fields(Shape) if item.type in ("int", int))
 TINY = 1e-9
 """Stands for no tokens under a root."""
 
@@ -42,6 +44,11 @@ class Setting:
     imbalance: Imbalance
     overhead_s: float
     transport: str = "auto"
+
+    @cached_property
+    def memo(self) -> dict[Hashable, dict[tuple[int, ...], tuple[float, ...]]]:
+        """Figures by what they depend on (`Table.gather`)."""
+        return {}
 
 
 def noise_of(setting: Setting, held: Ints, ranks: Ints) -> Floats:
@@ -77,10 +84,17 @@ class Table:
     def __init__(self, setting: Setting, shapes: Sequence[Shape]) -> None:
         self.setting = setting
         self.shapes = tuple(shapes)
-        for item in fields(Shape):
-            if item.type in ("int", int):
-                column = np.array([getattr(shape, item.name) for shape in self.shapes], dtype=np.int64)
-                setattr(self, item.name, column)
+        rows = np.array(list(map(attrgetter(*COLUMNS), self.shapes)), dtype=np.int64).reshape(-1, len(COLUMNS))
+        for name, column in zip(COLUMNS, rows.T.copy(), strict=True):
+            setattr(self, name, column)
+
+    def take(self, rows: Ints) -> Table:
+        """These rows, in this order."""
+        made = object.__new__(Table)
+        made.setting, made.shapes = self.setting, tuple([self.shapes[row] for row in rows.tolist()])
+        for name in COLUMNS:
+            setattr(made, name, getattr(self, name)[rows])
+        return made
 
     def __len__(self) -> int:
         return len(self.shapes)
@@ -114,7 +128,9 @@ class Table:
     def load(self) -> Floats:
         """Busiest rank over mean."""
         at, experts = self.setting.imbalance.at, self.setting.llm.experts
-        result: Floats = self.gather(lambda ep, extra: (at(ep, extra, experts),), self.ep, self.redundant)[0]
+        result: Floats = self.gather(lambda ep, extra: (at(ep, extra, experts),), self.ep, self.redundant, key="load")[
+            0
+        ]
         return result
 
     @cached_property
@@ -131,10 +147,16 @@ class Table:
             result: Floats = 1 + self._noise / np.sqrt(np.maximum(tokens, TINY))
         return result
 
-    def gather(self, figures: Callable[..., Sequence[float]], *columns: Ints) -> Floats:
-        """Figures of every row, asked once for each distinct one: (figures, rows)."""
+    def gather(self, figures: Callable[..., Sequence[float]], *columns: Ints, key: Hashable) -> Floats:
+        """Figures of every row, asked once for each distinct one: (figures, rows).
+
+        `key` says what they depend on besides the setting and these columns: tables of one setting share them.
+        """
         rows = list(zip(*(column.tolist() for column in columns), strict=True))
-        known = {row: tuple(figures(*row)) for row in dict.fromkeys(rows)}
+        known = self.setting.memo.setdefault(key, {})
+        for row in dict.fromkeys(rows):
+            if row not in known:
+                known[row] = tuple(figures(*row))
         return np.array([known[row] for row in rows], dtype=np.float64).reshape(len(rows), -1).T
 
     def stages(self, kinds: int, layers: Sequence[int]) -> tuple[Floats, Floats]:

@@ -45,7 +45,7 @@ def attention_works(table: Table, attended: float) -> Works:
         none, one = (attention_decode(llm, sequences=n, numerics=numerics, **sizes) for n in (0, 1))  # type: ignore[arg-type]
         return one.flops, none.bytes, one.bytes - none.bytes
 
-    flops, fixed, each = table.gather(figures, table.tp, table.kvp, table.out)
+    flops, fixed, each = table.gather(figures, table.tp, table.kvp, table.out, key=("attention", attended))
     return Works(flops, fixed, each, numerics.attention)
 
 
@@ -57,7 +57,7 @@ def dense_works(table: Table, width: int) -> Works:
         work = dense_ffn(tokens=1, hidden=int(llm.hidden or 0), width=width, tp=dense_tp, numerics=numerics)
         return work.flops * dense_tp, work.bytes
 
-    flops, moved = table.gather(figures, table.dense_tp)
+    flops, moved = table.gather(figures, table.dense_tp, key=("dense", width))
     return Works(flops * table.dp / table.ffn_stage, moved, np.zeros_like(moved), numerics.ffn)
 
 
@@ -69,7 +69,7 @@ def head_works(table: Table) -> Works:
         work = lm_head(llm, tokens=1, tp=group, numerics=numerics)
         return work.flops, work.bytes
 
-    flops, moved = table.gather(figures, table.group)
+    flops, moved = table.gather(figures, table.group, key="head")
     return Works(flops, moved, np.zeros_like(moved), numerics.attention)
 
 
@@ -106,7 +106,7 @@ def expert_works(table: Table) -> ExpertWorks:
         )
         return gate.flops, one.flops - gate.flops, gate.bytes, read.bytes - gate.bytes
 
-    gate, busy, fixed, each = table.gather(figures, table.moe_tp)
+    gate, busy, fixed, each = table.gather(figures, table.moe_tp, key="experts")
     flops, routed_flops = gate * table.dp / table.ep, busy * table.load * table.dp / table.ep
     if llm.shared_experts:
         shared = dense_works(table, int(llm.shared_experts) * int(llm.shared_width or 0))
