@@ -29,7 +29,7 @@ MOST_TOUCHES = 20_000
 """Programmes with more (row, unit) variables are not built: no solver gets anywhere with them."""
 
 NO_REPLICAS = (
-    "the programme has no replicas, and slots are to spare: its plan may be the best without replicas, its bound is none "
+    "the programme has no replicas, and slots are to spare: its plan may be the best without them, its bound is none "
     "of plans with them and is not taken"
 )
 
@@ -150,7 +150,9 @@ def solve_exact(instance: CollocationInstance, context: Context) -> Outcome[Coll
                 stop = answer.stop
     above = [str(layer) for layer, value in zip(instance.layers, values, strict=True) if value is None]
     if above:
-        notes.append(f"no plan within max_imbalance = {instance.max_imbalance:g} was found for layers {', '.join(above)}")
+        notes.append(
+            f"no plan within max_imbalance = {instance.max_imbalance:g} was found for layers {', '.join(above)}"
+        )
     plan = None if above else Collocation.of(held)
     return replace(outcome, plan=plan, bounds=floors, stop=stop, notes=notes)
 
