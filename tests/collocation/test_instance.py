@@ -38,6 +38,7 @@ GOOD = [[0, 1], [2, 3], [0, 2]]
         (GOOD, {"objective": "time"}, "needs a link graph"),
         (GOOD, {"objective": "tokens"}, "copies are merged"),
         (GOOD, {"max_imbalance": 0.5}, "must be a finite number >= 1"),
+        (GOOD, {"cluster": "4x8-h100", "nodes": None, "gpus": None}, "must be a Cluster. Build it: cluster.reference"),
         (GOOD, {"held_out": 1.5}, "share of the tokens"),
         (GOOD, {"held_out": 0.99}, "must leave some of the 3 tokens"),
         (GOOD, {"groups": 2}, "groups and top_groups belong together"),
