@@ -27,9 +27,8 @@ def warmup(
     from moeopt.kernels.warmup import warmup as compile_all
 
     if has_numba() and not all(kernel.on_disk() for kernel in KERNELS):
-        say.note(
-            f"compiling, once on this machine: {'about a minute' if plain else 'three or four minutes'}, more if it is busy"
-        )
+        about = "about a minute" if plain else "three or four minutes"
+        say.note(f"compiling, once on this machine: {about}, more if it is busy")
     for line in compile_all(plain=plain):
         say.show(line)
     cache = getattr(getattr(packing.improve.compiled, "stats", None), "cache_path", None)
