@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,7 +28,7 @@ moeopt collocate trace.npz --cluster node0.xml,node1.xml --source ranks.csv
 
 moeopt collocate pairs.npy --pairs --nodes 4 --gpus 32
 
-moeopt convert plan.json --to sglang --layers-total 24 --dense none -o map.json"""
+moeopt convert plan.json --to sglang --hf-config config.json -o map.json"""
 
 FEW_LAYERS = 8
 PAIRS_APART = "pairs apart"
@@ -110,9 +110,11 @@ def collocate(
             from moeopt.cli.collocate_explain import show_explained
 
             show_explained(instance, result.plan, say)
+    from moeopt.cli.spoken import spoken
+
     for note in result.notes:
-        say.note(note)
-    if to_file is not None:
+        say.note(spoken(note))
+    if to_file is not None and (result.plan is not None or to_file.lower().endswith(".json")):
         say.note(f"written: {to_file}")
     for conflict in result.conflicts:
         complain(f"{trace}: infeasible: {conflict['message']}")
@@ -136,6 +138,7 @@ def _say_if_compiling(method: str, limited: bool, say: Say) -> None:
 
 
 def _show(result: Result, say: Say) -> None:
+    from moeopt.cli.spoken import spoken
     from moeopt.cli.tables import duration, percent, table
 
     assert result.solution is not None and result.objective is not None and result.lower_bound is not None
@@ -166,6 +169,7 @@ def _show(result: Result, say: Say) -> None:
         lines.append(
             ("lambda", f"{found['lambda']:.3f} units a {row_of}{held}; proved >= {found['lambda_lower_bound']:.3f}")
         )
+    lines.append(("imbalance", _imbalance(found)))
     lines.append(
         ("lower bound", f"{amount(result.lower_bound)}, {result.bound_kind}; gap {percent(result.gap or 0.0)}")
     )
@@ -185,7 +189,9 @@ def _show(result: Result, say: Say) -> None:
 
         lines += route_lines(found["free_routes"])
         lines.append(("damage", "; ".join(few(found["free_routes"]["damage"], say.verbose))))
-    lines.append(("advice", f"{found['advice']['action']}: {found['advice']['reason']}"))
+    if "before" in found["advice"]:
+        lines.append(("before", _before(found["advice"], amount, merged)))
+    lines.append(("advice", f"{found['advice']['action']}: {spoken(found['advice']['reason'])}"))
     lines.append(("status", f"{result.status}, stopped by {result.stop}"))
     lines.append(("time", duration(result.runtime_s)))
     say.show("\n".join(f"{name:<12} {text}" for name, text in lines))
@@ -194,6 +200,22 @@ def _show(result: Result, say: Say) -> None:
         for link in found["links"]["rows"]:
             rows.add_row(link["link"], link["kind"], f"{link['bytes'] / 1e6:,.2f}", duration(link["seconds"]))
         say.show(rows)
+
+
+def _imbalance(found: Mapping[str, Any]) -> str:
+    """Tokens of the busiest GPU over the mean, planned for and held out, each of its worst layer."""
+    held = [layer["imbalance_held_out"] for layer in found["layers"] if layer.get("imbalance_held_out") is not None]
+    text = f"{found['imbalance']:.3f}, the busiest GPU over the mean, worst layer"
+    return f"{text}; {max(held):.3f} on tokens held out" if held else text
+
+
+def _before(advice: Mapping[str, Any], amount: Callable[[float], str], merged: bool) -> str:
+    """The same figures of what the plan is held against."""
+    touched = f", lambda {advice['lambda_before']:.3f}" if merged else ""
+    held = advice.get("imbalance_held_out_before")
+    later = "" if held is None else f" ({held:.3f} held out)"
+    text = f"{amount(advice['before'])}{touched}, imbalance {advice['imbalance_before']:.3f}{later}"
+    return f"{text}: {advice['against']}"
 
 
 def _objective(found: Mapping[str, Any], unit: str) -> str:

@@ -33,7 +33,8 @@ class Travel:
         str | None,
         typer.Option(
             "--transport",
-            help="deepep-normal (default), deepep-ll, nvl-domain, allgather or custom (with --merge).",
+            help="deepep-normal (default: merges by node), nvl-domain (by GPU), deepep-ll (nothing), custom (as "
+            "--merge says), or allgather, which no plan helps.",
             rich_help_panel=CLUSTER,
         ),
     ] = None
@@ -47,7 +48,9 @@ class Travel:
     step: Annotated[
         str | None,
         typer.Option(
-            "--step", help="Time of a whole step, as 80ms: says what a gain is worth.", rich_help_panel=CLUSTER
+            "--step",
+            help="With a cluster: time of a whole step, as 80ms, which says what a gain is worth.",
+            rich_help_panel=CLUSTER,
         ),
     ] = None
     source: Annotated[
@@ -169,7 +172,11 @@ class Sharing:
     ] = None
     max_imbalance: Annotated[
         float | None,
-        typer.Option("--max-imbalance", help="Most tokens of a GPU over the mean: 1.1.", rich_help_panel=RULES),
+        typer.Option(
+            "--max-imbalance",
+            help="Most tokens of a GPU over the mean, as 1.3; no cap by default.",
+            rich_help_panel=RULES,
+        ),
     ] = None
     top_groups: Annotated[
         int | None, typer.Option("--top-groups", help="Groups that a token may use.", rich_help_panel=RULES)
@@ -194,10 +201,16 @@ class PlanRules(Sharing):
     """Slots too."""
 
     slots: Annotated[
-        int | None, typer.Option("--slots", help="Slots of all GPUs; few as needed.", rich_help_panel=RULES)
+        int | None,
+        typer.Option(
+            "--slots", help="Slots of all GPUs; by default as few as hold all experts.", rich_help_panel=RULES
+        ),
     ] = None
     fill: Annotated[
-        str, typer.Option("--fill", help="all: spare slots get replicas; at_most.", rich_help_panel=RULES)
+        str,
+        typer.Option(
+            "--fill", help="all: spare slots get replicas; at_most: they may be empty.", rich_help_panel=RULES
+        ),
     ] = "all"
     groups: Annotated[
         int | None, typer.Option("--groups", help="Group-limited routing: groups of experts.", rich_help_panel=RULES)
@@ -216,7 +229,7 @@ class Pace:
         str | None, typer.Option("--time-limit", help="Stop after 5s, 500ms; none by default.", rich_help_panel=SOLVING)
     ] = None
     iterations: Annotated[
-        int | None, typer.Option("--iterations", help="Swaps from each start.", rich_help_panel=SOLVING)
+        int | None, typer.Option("--iterations", help="Swaps from each start (3000).", rich_help_panel=SOLVING)
     ] = None
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the search.", rich_help_panel=SOLVING)] = 0
 

@@ -130,6 +130,7 @@ def facts(path: str, what: str, document: Any) -> dict[str, Any]:
 
 def show(known: dict[str, Any], say: Say) -> None:
     """The same for people."""
+    from moeopt.cli.spoken import spoken
     from moeopt.cli.tables import duration, percent
 
     lines = [f"{known['file']}: {known['what']}" + (f" {known['name']}" if known.get("name") else "")]
@@ -156,9 +157,9 @@ def show(known: dict[str, Any], say: Say) -> None:
             if path is not None:
                 text = f"{duration(path['no_overlap_s'])}, or {duration(path['overlap_s'])} where the stages overlap"
                 lines.append(f"  on path    {text}")
-            lines.append(f"  advice     {known['advice']['action']}: {known['advice']['reason']}")
+            lines.append(f"  advice     {known['advice']['action']}: {spoken(known['advice']['reason'])}")
         lines.append(f"  method     {known['method']}, {known['status']}, stopped by {known['stop']}")
         lines.append(f"  gap        {percent(known['gap'])}")
         lines.append(f"  structure  {'ok' if not known['faults'] else '; '.join(few(known['faults'], say.verbose))}")
-    lines.extend(f"  note       {note}" for note in known["notes"])
+    lines.extend(f"  note       {spoken(note)}" for note in known["notes"])
     say.show("\n".join(lines))

@@ -155,7 +155,7 @@ def compare(
         say.document({"schema": "moeopt/comparison/1", "blocks": [_document(*block) for block in blocks], **noted})
     if output.output is not None:
         _report(output, blocks, solving.seed, left_out)
-        say.note(f"report: {output.output}")
+        say.note(f"written: {output.output}")
     policies = [name for name in names if ":" in name]
     return code([comparison for _, comparison in blocks], list(documents), policies, gate.fail_if_worse, say)
 

@@ -60,6 +60,7 @@ def compare_collocation(
     """Run all methods, or those that are named, and judge the plans; what does not apply is a row with its reason."""
     from moeopt.cli.solving import find_plugins, guarded_output
     from moeopt.collocation import PROBLEM
+    from moeopt.collocation.exact import no_programme
     from moeopt.report import FORMATS
 
     check, instance = Violations(), None
@@ -76,12 +77,15 @@ def compare_collocation(
             check_target(output.output, tuple(FORMATS), output.force, what="a report", advice="collocate writes plans")
     check.raise_if_any()
     instance = _instance(inputs[0], shape, travel, sharing)
+    limits = solving.limits()
     names = [name for name in PROBLEM.methods if name != "auto"] if methods is None else methods
+    if methods is None and limits.time_s is None and no_programme(instance) is None:
+        names.remove("exact")
+        say.note("exact is left out, as it may take for ever: give --time-limit, or name it (--methods)")
     if gate.fail_if_worse and instance.current is None and RIVAL not in names:
         names.append(RIVAL)
     ready, refused = _plans(plans, instance, names)
     find_plugins(names)
-    limits = solving.limits()
     with say.progress(instance.name) as listener, guarded_output(names):
         comparison = PROBLEM.compare(
             instance, names, plans=ready, limits=limits, seed=solving.seed, on_progress=listener
@@ -96,7 +100,7 @@ def compare_collocation(
         _notes(instance, comparison, say)
     if output.output is not None:
         _report(output, instance, comparison, solving.seed)
-        say.note(f"report: {output.output}")
+        say.note(f"written: {output.output}")
     for name, reason in refused.items():
         complain(f"{name}: {reason}")
     return BAD_USAGE if refused else _code(comparison, list(ready), gate.fail_if_worse, say)
@@ -158,12 +162,14 @@ def _table(instance: CollocationInstance, comparison: Comparison) -> Table:
 
 
 def _notes(instance: CollocationInstance, comparison: Comparison, say: Say) -> None:
+    from moeopt.cli.spoken import spoken
+
     for note in (*comparison.notes, *instance.notes):
-        say.note(note)
+        say.note(spoken(note))
     for row in comparison.rows:
         for note in row.result.notes if row.result is not None else ():
             if note not in instance.notes:
-                say.note(f"{row.method}: {note}")
+                say.note(f"{row.method}: {spoken(note)}")
 
 
 def _report(output: Output, instance: CollocationInstance, comparison: Comparison, seed: int) -> None:

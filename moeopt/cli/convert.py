@@ -17,6 +17,8 @@ EXAMPLE = """Example:
 
 moeopt convert plan.json --to sglang --hf-config config.json -o decode-map.json
 
+moeopt convert collocation.json --to sglang --llm deepseek-v3 -o prefill-map.json
+
 moeopt convert plan.json --to trtllm --layers-total 61 --dense 0,1,2 -o map.yaml
 
 moeopt convert running.json --to moeopt --gpus 32 -o current.json"""
@@ -26,7 +28,10 @@ moeopt convert running.json --to moeopt --gpus 32 -o current.json"""
 def convert(
     say: Say,
     plan: Annotated[
-        str, typer.Argument(metavar="PLAN_OR_MAP", help="A plan that place wrote, or an engine's map; - is stdin.")
+        str,
+        typer.Argument(
+            metavar="PLAN_OR_MAP", help="A plan that place or collocate wrote, or an engine's map; - is stdin."
+        ),
     ],
     json: Json,
     which: Llm,

@@ -140,6 +140,8 @@ def inspect(
             show_reach(together, say)
     if json.json:
         say.document({"files": found} if together is None else {"files": found, "together": together})
+    if topology.output is not None:
+        say.note(f"written: {topology.output}")
     return DONE
 
 

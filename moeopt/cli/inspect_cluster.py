@@ -154,6 +154,8 @@ def facts(what: str, content: Any) -> dict[str, Any]:
 
 def show(found: dict[str, Any], say: Say) -> None:
     """The same for people."""
+    from moeopt.cli.spoken import spoken
+
     lines = [f"{found['file']}: {found['what']}" + (f" ({found['form']})" if "form" in found else "")]
     if found["what"] == CLUSTER_SAID:
         sizes = found["nvlink_domains"]
@@ -173,7 +175,7 @@ def show(found: dict[str, Any], say: Say) -> None:
         lines.extend(f"  tier       {_plain(tier)}" for tier in found.get("tiers", ()))
     faults = [f"  {'fault':<10} {one['kind']}: {one['text']}. {one['fix']}." for one in found["faults"]]
     lines.extend(few(faults, say.verbose) if faults else ["  faults     none found"])
-    lines.extend(f"  note       {note}" for note in found["notes"])
+    lines.extend(f"  note       {spoken(note)}" for note in found["notes"])
     say.show("\n".join(lines))
 
 

@@ -53,7 +53,12 @@ class Pace:
 @verb
 def route(
     say: Say,
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A plan, an engine's own map, or a routing instance.")],
+    plan: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN", help="A plan of place or collocate, an engine's own map, or a routing instance."
+        ),
+    ],
     hosts: Hosts,
     pace: Pace,
     output: Output,
@@ -105,7 +110,7 @@ def route(
     if result.stop == "INTERRUPTED":
         say.note("interrupted: this is the best so far")
     if to_file is not None:
-        say.note(f"routing: {to_file}")
+        say.note(f"written: {to_file}")
     for conflict in result.conflicts:
         complain(f"{instance.name or plan}: infeasible: {conflict['message']}")
     if result.status == "INFEASIBLE":

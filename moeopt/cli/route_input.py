@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 GPUS = "GPUs and tokens"
 INSTANCE, PLACEMENT, RESULT = "moeopt/routing-instance/", "moeopt/placement-result/", "moeopt/routing-result/"
+COLLOCATED = "moeopt/collocation-result/"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,15 @@ class Hosts:
     steps: Annotated[int | None, typer.Option("--steps", help="Forward passes in the loads.", rich_help_panel=GPUS)] = (
         None
     )
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drop",
+            metavar="NAME",
+            help="Leave out of the loads what a finding is about: dummy-rows.",
+            rich_help_panel=GPUS,
+        ),
+    ] = None
     integer: Annotated[bool, typer.Option("--integer", help="Tokens cannot be cut.", rich_help_panel=GPUS)] = False
 
     def given(self) -> list[str]:
@@ -93,10 +103,14 @@ def read_given(path: str, loads: list[str], hosts: Hosts, say: Say) -> Given:
         raise InstanceError([Violation("LOADS", "", "missing", rule, "Give a file of loads after the plan")])
     if schema.startswith(PLACEMENT):
         return _from_plan(path, document, loads, hosts, say)
+    if schema.startswith(COLLOCATED):
+        from moeopt.engines.collocated import read_collocated
+
+        return Given(_from_map(path, read_collocated(document, path), loads, hosts, say))
     found = map_of(path)
     if found is None:
         rule = "is no plan, no map of an engine and no routing instance"
-        fix = "Give what moeopt place -o wrote, or an engine's own map"
+        fix = "Give what moeopt place -o or collocate -o wrote, or an engine's own map"
         raise InstanceError([Violation("input", "", path, rule, fix)])
     expert_map, faults = found
     if expert_map is None:
@@ -123,7 +137,7 @@ def _own(path: str, document: Any, schema: str, loads: list[str], hosts: Hosts, 
         if not loads:
             rule = "is a routing, which is written without its loads"
             raise InstanceError([Violation("input", "", path, rule, "Give the loads after it")])
-        table, layers = _table(loads, say)
+        table, layers = _table(loads, hosts, say)
         place = {layer: row for row, layer in enumerate(layers)}
         absent = [layer for layer in document.get("layers", []) if layer not in place]
         if absent:
@@ -152,7 +166,7 @@ def _from_plan(path: str, document: Any, loads: list[str], hosts: Hosts, say: Sa
     if hosts.gpus is not None and hosts.gpus != parsed.solution.ep_size:
         rule = f"the plan has {parsed.solution.ep_size}"
         raise InstanceError([Violation("--gpus", "", str(hosts.gpus), rule, "Leave it out")])
-    table, layers = _table(loads, say)
+    table, layers = _table(loads, hosts, say)
     planned = [layer.layer for layer in parsed.solution.layers]
     rows = _rows(loads[0], layers, planned, say)
     kept = [layers[row] for row in rows]
@@ -194,7 +208,7 @@ def _from_map(path: str, found: Any, loads: list[str], hosts: Hosts, say: Say) -
 
     from moeopt.engines.matching import match_rows
 
-    table, layers = _table(loads, say)
+    table, layers = _table(loads, hosts, say)
     rows, notes = match_rows(found, layers)
     for note in (*found.notes, *notes):
         say.note(f"{path}: {note}")
@@ -235,13 +249,13 @@ def _filled(changes: dict[str, Any], gpus: int) -> dict[str, Any]:
     return changes
 
 
-def _table(loads: list[str], say: Say) -> tuple[Any, list[int]]:
+def _table(loads: list[str], hosts: Hosts, say: Say) -> tuple[Any, list[int]]:
     """(L, E) loads, windows added up, and their layer ids."""
     import numpy as np
 
     from moeopt.cli.verify import table_of
 
-    table, layers, _ = table_of(loads, say)
+    table, layers, _ = table_of(loads, say, hosts.drop)
     if table.ndim == 3:
         say.note(f"{count(len(table), 'window')} of loads are added up: routing is for what comes, not for a plan")
         table = table.sum(axis=0)

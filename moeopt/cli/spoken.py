@@ -17,6 +17,10 @@ OPTIONS = {
     r"\bbytes_per_s\b": "--bandwidth",
     r"\bin lost$": "--lost",
     r"\bexpert_bytes$": "--expert-bytes",
+    r"\bstep_s\b": "--step",
+    r"\bname the machine\b": "--machine",
+    r"\bmax_imbalance\b(?! =)": "--max-imbalance",
+    r"\bhidden and batch_tokens\b": "--hidden, --batch-tokens",
 }
 """What the library says, and the option that says the same."""
 

@@ -42,7 +42,10 @@ DIGEST = "instance.sha256 says"
 def verify(
     say: Say,
     plan: Annotated[
-        str, typer.Argument(metavar="PLAN_OR_MAP", help="A plan that place wrote, or an engine's map; - is stdin.")
+        str,
+        typer.Argument(
+            metavar="PLAN_OR_MAP", help="A plan that place or collocate wrote, or an engine's map; - is stdin."
+        ),
     ],
     json: Json,
     which: Llm,

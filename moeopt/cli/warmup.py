@@ -18,7 +18,7 @@ moeopt warmup"""
 def warmup(
     say: Say,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Only the search of new plans: a third of the two or three minutes.")
+        bool, typer.Option("--plain", help="Only the search of new plans: a third of the three or four minutes.")
     ] = False,
 ) -> int:
     """Compile every kernel and keep the code on disk; without numba, say how to install it."""
@@ -27,7 +27,8 @@ def warmup(
     from moeopt.kernels.warmup import warmup as compile_all
 
     if has_numba() and not all(kernel.on_disk() for kernel in KERNELS):
-        say.note(f"compiling, once on this machine: {'about a minute' if plain else 'two or three minutes'}")
+        about = "about a minute" if plain else "three or four minutes"
+        say.note(f"compiling, once on this machine: {about}, more if it is busy")
     for line in compile_all(plain=plain):
         say.show(line)
     cache = getattr(getattr(packing.improve.compiled, "stats", None), "cache_path", None)

@@ -129,6 +129,8 @@ def parse_name(name: str) -> tuple[int, int, Machine]:
     def refuse(rule: str, fix: str) -> InstanceError:
         return InstanceError([Violation("cluster", "", name, rule, fix)])
 
+    if not isinstance(name, str):
+        raise InstanceError([Violation("cluster", "", repr(name)[:80], "must be a name", "Write it as 4x8-h100")])
     match = re.fullmatch(r"(?:([0-9]{1,6})x)?(?:([0-9]{1,6})-)?([a-z][a-z0-9-]*)", name.strip().lower())
     if match is None:
         raise refuse("is no name of a cluster", "Write it as 4x8-h100: machines, GPUs of each, kind")
@@ -138,5 +140,5 @@ def parse_name(name: str) -> tuple[int, int, Machine]:
     if not 1 <= gpus <= most:
         raise refuse(f"a {machine.name} has {most} GPUs, not {gpus}", f"Use 1 to {most}")
     if not 1 <= count <= MOST_MACHINES:
-        raise refuse(f"{count} machines are not between 1 and {MOST_MACHINES}", "Use fewer")
+        raise refuse(f"{count} machines are not between 1 and {MOST_MACHINES}", "Use a number in that range")
     return count, gpus, machine

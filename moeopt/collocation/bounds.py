@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from moeopt.collocation import hull, own_hull, spectrum, weights
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.rows import Rows, loads_of, rows_of
+from moeopt.limits import Deadline
 
 Ints = NDArray[np.int64]
 
@@ -81,8 +82,8 @@ def _padded(instance: CollocationInstance, rows: Rows) -> NDArray[np.float64]:
     return pairs
 
 
-def bound(instance: CollocationInstance, row: int) -> LayerBound:
-    """The best bound of a layer."""
+def bound(instance: CollocationInstance, row: int, deadline: Deadline | None = None) -> LayerBound:
+    """The best bound of a layer; a deadline leaves fewer steps for it, or the trivial one."""
     if not instance.transport.merges:
         return _unmerged(instance, row)
     rows = rows_of(instance, row)
@@ -90,10 +91,12 @@ def bound(instance: CollocationInstance, row: int) -> LayerBound:
     diagonal = None
     touched = trivial(instance, rows)
     places = instance.num_units * int(instance.unit_slots.max())
-    if instance.num_units > 1 and places <= MOST_PLACES and rows.sets.shape[1] > 1:
+    late = deadline is not None and deadline.passed()
+    if instance.num_units > 1 and places <= MOST_PLACES and rows.sets.shape[1] > 1 and not late:
         pairs = _padded(instance, rows)
-        diagonal = np.round(spectrum.best_diagonal(pairs, instance.num_units), 3)
-        tables, other = weights.best_tables(rows, pairs, diagonal, instance.num_units)
+        first = None if deadline is None else deadline.share(3)  # tables say more
+        diagonal = np.round(spectrum.best_diagonal(pairs, instance.num_units, deadline=first), 3)
+        tables, other = weights.best_tables(rows, pairs, diagonal, instance.num_units, deadline)
         kind = {
             "kind": "weighted_pairs",
             "diagonal": diagonal.tolist(),

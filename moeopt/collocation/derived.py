@@ -24,6 +24,12 @@ def from_pairs(table: Ints | None) -> Ints | None:
 
 
 def gpus(cluster: Cluster | None, nodes: Any, gpus: Any, check: Violations) -> Ints:
+    if cluster is not None and not hasattr(cluster, "node_of"):
+        rule, fix = "must be a Cluster", "Build it: cluster.reference('4x8-h100') or cluster.read_topology(FILE)"
+        if hasattr(cluster, "form"):
+            rule, fix = f"({cluster.form}) says no GPUs", "Give read_topology the machine, as machine='h100'"
+        check.add("cluster", repr(cluster)[:80], rule=rule, fix=fix)
+        check.raise_if_any()
     if cluster is not None:
         if nodes is not None or gpus is not None:
             check.add("cluster", cluster.name, rule="says nodes and gpus itself", fix="Leave them out")

@@ -146,17 +146,29 @@ def advice(instance: CollocationInstance, judged: verify.Evaluation, found: dict
     where = f"{percent(share)} of {describe_objective(instance)}" if share >= 0 else "nothing"
     told: dict[str, Any] = {"against": what, "before": float(old.objective), "gain": gained, "gain_share": share}
     told["lambda_before"] = float(sum(layer.mean_lambda for layer in old.layers) / len(old.layers))
+    told["imbalance_before"] = max(layer.imbalance for layer in old.layers)
+    scored = _scored(instance, before)
+    if scored is not None:
+        told["imbalance_held_out_before"] = max(layer.imbalance for layer in scored)
     if instance.objective == "time" and instance.step_s is not None:
         share = gained / instance.step_s
         where = f"{percent(max(share, 0))} of a step"
         told["share_of_step"] = share
+    won = f"{where} is won over {what}{_in_ms(instance, gained, float(old.objective))}"
     if share < WORTH:
-        reason = f"{where} is won over {what}, below {percent(WORTH)}"
-        return told | {"action": "keep", "reason": reason}
-    reason = f"{where} is won over {what}"
+        return told | {"action": "keep", "reason": f"{won}, below {percent(WORTH)}"}
+    reason = won
     if instance.objective == "time" and instance.step_s is None:
         reason += "; what that is of a step needs step_s"
     return told | {"action": "move", "reason": reason, "knob": knob(instance)}
+
+
+def _in_ms(instance: CollocationInstance, gained: float, before: float) -> str:
+    """What was won in milliseconds, and in how many layers: a trace may have a few of them."""
+    if instance.objective != "time" or instance.pairs is not None or gained <= 0:
+        return ""
+    layers = "1 layer" if instance.num_layers == 1 else f"{instance.num_layers} layers"
+    return f" ({gained * 1e3:.3g} of {before * 1e3:.3g} ms, in {layers})"
 
 
 def describe_objective(instance: CollocationInstance) -> str:
@@ -190,4 +202,25 @@ def notes(instance: CollocationInstance, found: dict[str, Any]) -> list[str]:
         )
     if instance.transport.merge == "node" and instance.num_units == 1:
         told.append("there is one node: nothing crosses the network, whatever the plan")
+    if instance.step_s is not None and instance.objective != "time":
+        told.append(
+            "step_s is not used: without a link graph, or for another objective than time, there are no seconds"
+        )
+    advised = found["advice"]
+    key, what = ("imbalance", "tokens") if instance.held_out == 0 else ("imbalance_held_out", "the tokens held out")
+    after, before = _worst(found["layers"], key), advised.get(f"{key}_before")
+    if (
+        instance.objective != "tokens"
+        and advised["action"] == "move"
+        and before is not None
+        and after > before * (1 + WORTH)
+    ):
+        told.append(
+            f"the busiest GPU has {after:.3f} times the mean of {what}, {before:.3f} with {advised['against']}: advice "
+            "is about what travels, not about what GPUs compute; max_imbalance caps that, on tokens planned for"
+        )
     return told
+
+
+def _worst(rows: Sequence[dict[str, Any]], key: str) -> float:
+    return float(max(row[key] for row in rows))

@@ -76,7 +76,7 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
             if warm.objective < judged.objective:
                 plan, judged = context.warm_start, warm
         floors: list[LayerBound] = list(outcome.bounds) if outcome.bounds is not None else []
-        floors = floors or _floors(instance)
+        floors = floors or _within(instance, context, outcome.notes)
         claimed = any(floor.certificate["kind"] == "solver" for floor in floors)
         lows = [min(floor.value, value) for floor, value in zip(floors, judged.values, strict=True)]
         gaps = [relative_gap(float(value), float(low)) for value, low in zip(judged.values, lows, strict=True)]
@@ -100,6 +100,19 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
             plan=plan,
             **frame,
         )
+
+
+def _within(instance: CollocationInstance, context: Context, notes: list[str]) -> list[LayerBound]:
+    """The bound of every layer, as good as it gets in what is left of the time."""
+    if "_floors" in instance.__dict__ or not context.deadline.watched:
+        return _floors(instance)
+    limit_s = context.limits.time_s
+    left_s = None if limit_s is None else max(limit_s - context.deadline.elapsed_s(), 1e-3)
+    deadline, count = context.deadline.within(left_s), instance.num_layers
+    found = [bounds.bound(instance, row, deadline.share(count - row)) for row in range(count)]
+    if deadline.passed():
+        notes.append("time was up before the bounds were done: with more of it they may be larger")
+    return found
 
 
 def _floors(instance: CollocationInstance) -> list[LayerBound]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.limits import Deadline
+
 Floats = NDArray[np.float64]
 
 STEPS = 120
@@ -41,8 +43,8 @@ def most_pairs(pairs: Floats, diagonal: Floats, units: int) -> float:
     return float(room / 2 * (total + ROUNDING * units * size * np.finfo(float).eps * norm))
 
 
-def best_diagonal(pairs: Floats, units: int, steps: int = STEPS) -> Floats:
-    """A diagonal under which the bound is small, by subgradient steps; any diagonal is valid."""
+def best_diagonal(pairs: Floats, units: int, steps: int = STEPS, deadline: Deadline | None = None) -> Floats:
+    """A diagonal under which the bound is small, by subgradient steps until time is up; any diagonal is valid."""
     diagonal = pairs.sum(axis=1).mean() - pairs.sum(axis=1)  # rows of equal sums: ones become an eigenvector
     diagonal = 0.5 * diagonal
     best, least = diagonal.copy(), np.inf
@@ -50,6 +52,8 @@ def best_diagonal(pairs: Floats, units: int, steps: int = STEPS) -> Floats:
     center, step = diagonal.copy(), 0.5 * span
     vain = 0
     for _ in range(steps):
+        if deadline is not None and deadline.passed():
+            break
         values, vectors = _spectrum(pairs, center, units)
         value = float(values.sum())
         if value < least * (1 - 1e-6) if least > 0 else value < least:

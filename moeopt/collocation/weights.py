@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from moeopt.collocation import hull, spectrum
 from moeopt.collocation.rows import Rows
+from moeopt.limits import Deadline
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -88,11 +89,14 @@ def combined(rows: Rows, places: int, units: int, tables: list[Floats]) -> tuple
     return weights, sum(alpha for _, alpha in found) / len(found)
 
 
-def best_tables(rows: Rows, plain: Floats, start: Floats, units: int) -> tuple[list[Floats], Floats]:
+def best_tables(
+    rows: Rows, plain: Floats, start: Floats, units: int, deadline: Deadline | None = None
+) -> tuple[list[Floats], Floats]:
     """Tables and a diagonal under which the floor is high: conditional gradients on the choices of all tokens.
 
     Every round takes the choices that say most by the mean of the relaxations so far, and mixes them in. The first is
-    by the relaxation of all pairs alike, `plain` (M, M), with its diagonal `start`.
+    by the relaxation of all pairs alike, `plain` (M, M), with its diagonal `start`. A deadline leaves fewer rounds, one
+    at least.
     """
     places = len(plain)
     cells = rows.sets.shape[0] * rows.sets.shape[1] ** 2
@@ -104,6 +108,7 @@ def best_tables(rows: Rows, plain: Floats, start: Floats, units: int) -> tuple[l
     diagonal = start * (y - y_next) / (x_next - x)  # as pairs of tokens that lie together will be weighted
     step = 0.15 * float(plain.sum(axis=1).mean())
     seen = []
+    half = None if deadline is None else deadline.share(2)
     for turn in range(rounds):
         share = 2 / (turn + 2)
         chosen, _ = inequality(rows, places, units, mean)
@@ -112,10 +117,12 @@ def best_tables(rows: Rows, plain: Floats, start: Floats, units: int) -> tuple[l
         mean = (1 - share) * mean + share * table
         seen.append(mean)
         diagonal = diagonal - step / (turn + 1) ** 0.7 * slope
+        if half is not None and half.passed():
+            break
     few = TABLES if places <= 128 else 2
     tables = [np.round(one, 2) for one in seen[:: -max(1, rounds // (2 * few))][:few]]
     weights, _ = combined(rows, places, units, tables)
-    return tables, spectrum.best_diagonal(weights, units)
+    return tables, spectrum.best_diagonal(weights, units, deadline=deadline)
 
 
 def packed(table: Floats) -> list[int]:

@@ -84,7 +84,11 @@ def columns_of(
         return lambda row: words.seconds(row.solution["critical_path"][key])
 
     found: list[tuple[Head, Any, str]] = [
-        (Head(f"Objective ({unit})"), lambda row: amount(row.result.objective), amount(floor))
+        (
+            Head("Objective" if unit == "s" else f"Objective ({unit})"),
+            lambda row: amount(row.result.objective),
+            amount(floor),
+        )
     ]
     if merged:
         found.append((Head("Lambda", "fitted"), of("lambda"), words.ratio(least)))

@@ -91,6 +91,7 @@ def read_token_ids(
     >>> found.ids.tolist(), found.num_experts
     ([[[0, 2], [1, 3]]], 4)
     """
+    from moeopt.workload.laws import findings
     from moeopt.workload.traces import _read_file
 
     check = Violations(str(path))
@@ -108,7 +109,7 @@ def read_token_ids(
     ids = np.full((len(kept), len(rows[0]), width), PADDING, dtype=np.int64)
     for place, found in enumerate(rows):
         ids[place, :, : found.shape[1]] = found
-    notes = list(table.notes)
+    notes = [*table.notes, *(f"{one.name}: {one.text}" for one in findings(table) if one.name == "mixed-phases")]
     keep = (ids >= 0).any(axis=(0, 2))
     if not dummies:
         keep &= _no_dummies(ids, table, notes)

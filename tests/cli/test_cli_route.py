@@ -161,3 +161,20 @@ def test_a_routing_instance_is_inspected_and_exported(moeopt: Cli) -> None:
     assert moeopt("export", TINY / "floor.json").out == (ROOT / "models" / "routing.lp").read_text()
     assert moeopt("export", TINY / "floor.json", "--gpus", 2).code == 2
     assert moeopt("export", TINY / "floor.json", "--layer", 4).code == 2
+
+
+def test_a_plan_of_collocate_is_routed_and_dummy_rows_are_dropped(moeopt: Cli, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    real = np.array([rng.choice(8, size=2, replace=False) for _ in range(400)])
+    trace, plan = tmp_path / "trace.npz", tmp_path / "collocated.json"
+    np.savez(trace, topk_ids=np.concatenate([np.tile([3, 5], (8192, 1)), real])[None], layers=np.array([0]))
+    assert moeopt("collocate", trace, "--nodes", 2, "--gpus", 4, "--slots", 12, "-o", plan).code == 0
+    run = moeopt("route", plan, trace, "--drop", "dummy-rows", "--json")
+    assert run.code == 0
+    told = run.document["solution"]["layers"][0]
+    assert told["ideal"] == len(real) * 2 / 4
+    hosted = json.loads(plan.read_text())["solution"]["layers"][0]["slot_expert"]
+    assert run.document["instance"]["document"]["slot_expert"] == [hosted]
+    kept = moeopt("route", plan, trace)
+    assert kept.code == 0 and "--drop dummy-rows" in kept.err
+    assert moeopt("route", plan, trace, "--gpus", 5).code == 2

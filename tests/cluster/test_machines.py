@@ -50,6 +50,7 @@ def test_names_give_clusters(name: str, gpus: int, nodes: int, tiers: list[tuple
 
 @pytest.mark.parametrize(("name", "text"), [
     ("9-h100", "a h100 has 8 GPUs, not 9"),
+    (4, "must be a name"),
     ("0x8-h100", "0 machines are not between 1 and"),
     ("99999x8-h100", "99999 machines are not between"),
     ("4x8-gtx", "is not one of h100"),

@@ -77,3 +77,27 @@ def test_broken_plans_are_refused_by_convert(trace: str, tmp_path: Path, capsys:
     plan.write_text(json.dumps(document))
     code, _, err = run(capsys, "convert", str(plan), "--to", "moeopt", "-o", str(tmp_path / "map.json"))
     assert code == 2 and "must be as many as gpu_of_slot" in err
+
+
+def test_what_is_won_is_said_in_milliseconds_and_beside_what_was_before(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("collocate", trace, "--cluster", "4x8-h100", "--iterations", "200")
+    code, out, err = run(capsys, *words)
+    assert code == 0 and " ms, in 2 layers); what that is of a step needs step_s (--step)" in out
+    assert "imbalance    " in out and ": experts in order" in out and "hidden and batch_tokens (--hidden" in err
+    code, out, _ = run(capsys, *words, "--step", "1s")
+    assert code == 0 and "keep: " in out and "of a step is won over experts in order (" in out
+    picture = str(tmp_path / "traffic.svg")
+    code, _, err = run(capsys, *words, "--max-imbalance", "1.0001", "-o", picture)
+    assert code in (3, 4) and "written" not in err and not Path(picture).exists()
+
+
+def test_phases_that_are_mixed_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(1)
+    sizes = [2000, *[20] * 60]
+    ids = np.array([rng.choice(8, size=2, replace=False) for _ in range(sum(sizes))])
+    path = tmp_path / "mixed.npz"
+    np.savez(path, topk_ids=ids[None], token_idx=np.concatenate([np.arange(size) for size in sizes]))
+    code, _, err = run(capsys, "collocate", str(path), "--nodes", "2", "--gpus", "2", "--iterations", "50")
+    assert code == 0 and "mixed-phases: 60 steps of about 20 tokens" in err

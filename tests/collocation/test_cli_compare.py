@@ -124,3 +124,13 @@ def test_instances_are_compared_and_options_of_placements_refused(
         capsys, "compare", trace, "--nodes", 4, "--gpus", 4, "--methods", "grady", "--transport", "deepep-ll"
     )
     assert code == 2 and "greedy" in err
+
+
+def test_exact_waits_for_a_time_limit_or_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "instance.json"
+    instance = CollocationInstance([[0, 1], [2, 3], [0, 1]], experts=4, nodes=2, gpus=2)
+    path.write_text(json.dumps(instance.to_dict()))
+    code, out, err = run(capsys, "compare", path)
+    assert code == 0 and "exact" not in out and "exact is left out" in err
+    code, out, err = run(capsys, "compare", path, "--time-limit", "20s")
+    assert code == 0 and "exact" in out and "left out" not in err

@@ -43,6 +43,7 @@ GOOD = [[0, 1], [2, 3], [0, 2]]
         (GOOD, {"step_s": 1e-300}, "must be between 1e-15 and 1e+15"),
         ([[-1, -1], [0, 1]], {"held_out": 0.5}, "that plans are made for, the layer has none but padding"),
         ([[0, 1], [-1, -1]], {"held_out": 0.5}, "that are held out, the layer has none but padding"),
+        (GOOD, {"cluster": "4x8-h100", "nodes": None, "gpus": None}, "must be a Cluster. Build it: cluster.reference"),
         (GOOD, {"held_out": 1.5}, "share of the tokens"),
         (GOOD, {"held_out": 0.99}, "must leave some of the 3 tokens"),
         (GOOD, {"groups": 2}, "groups and top_groups belong together"),

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.collocation import verify
+from moeopt.collocation.heuristics import simple
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation
 from moeopt.collocation.rows import loads_of
@@ -35,7 +36,7 @@ def held_to_cap(run: Run) -> Run:
         if reached > instance.max_imbalance * (1 + 1e-12):
             note = f"no plan within max_imbalance = {instance.max_imbalance:g} was found, the nearest has {reached:.4f}"
             return replace(outcome, plan=None, notes=[*outcome.notes, note])
-        note = "experts were swapped until the load cap was kept"
+        note = "experts were swapped, or placed by load alone, until the load cap was kept"
         return replace(outcome, plan=Collocation.of(held), bounds=None, notes=[*outcome.notes, note])
 
     capped.__doc__ = run.__doc__
@@ -43,7 +44,21 @@ def held_to_cap(run: Run) -> Run:
 
 
 def lowered(instance: CollocationInstance, row: int, held: Ints) -> tuple[Ints, float]:
-    """Swaps that bring the busiest GPU down, as long as there are any; and the imbalance reached."""
+    """Swaps that bring the busiest GPU down, as long as there are any; and the imbalance reached.
+
+    Where they do not keep the cap, experts placed by load alone are swapped instead: some plan is better than none.
+    """
+    assert instance.max_imbalance is not None
+    found, ratio = _swapped(instance, row, held)
+    if ratio > instance.max_imbalance * (1 + 1e-12):
+        other, low = _swapped(instance, row, simple.by_load(instance, row))
+        if low < ratio:
+            return other, low
+    return found, ratio
+
+
+def _swapped(instance: CollocationInstance, row: int, held: Ints) -> tuple[Ints, float]:
+    """Swaps from a plan, and the imbalance reached."""
     assert instance.max_imbalance is not None
     loads, gpu = loads_of(instance, row).astype(np.float64), instance.gpu_of_slot
     found = held.copy()

@@ -10,12 +10,15 @@ from moeopt.collocation.instance import RULES, CollocationInstance
 from moeopt.collocation.rows import Rows, loads_of
 from moeopt.kernels import connectivity
 from moeopt.kernels.connectivity import Hosting, Net
+from moeopt.limits import Deadline
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MOST_CELLS = 1 << 26
 """Rows x classes x units beyond which counters would fill the memory."""
+SLICE, SLOW_SLICE = 500, 25
+"""Tries between two looks at the clock, compiled and interpreted."""
 
 
 def classes(instance: CollocationInstance, units: Ints) -> tuple[Ints, Ints]:
@@ -73,9 +76,19 @@ def class_net(instance: CollocationInstance, row: int, rate: Floats) -> Net:
 
 
 def improved(
-    instance: CollocationInstance, row: int, held: Ints, rate: Floats, rounds: int, rng: Ints, plain: bool
+    instance: CollocationInstance,
+    row: int,
+    held: Ints,
+    rate: Floats,
+    rounds: int,
+    rng: Ints,
+    fast: bool,
+    deadline: Deadline,
 ) -> Ints:
-    """(S,) experts in slots after `rounds` tries, no expert twice in a unit where that was so before."""
+    """(S,) experts in slots after `rounds` tries, no expert twice in a unit where that was so before.
+
+    A deadline ends the tries, after a slice of them at the soonest.
+    """
     units = nets.search_units(instance)
     gpus, _ = classes(instance, units)
     if len(gpus) * len(nets.search_rows(instance, row).weight) * len(np.unique(units)) > MOST_CELLS:
@@ -86,8 +99,13 @@ def improved(
         return held
     found = held.copy()
     net, where = class_net(instance, row, rate), hosting(instance, units)
-    call = connectivity.replicate.plain() if plain else connectivity.replicate
-    call(net, where, found, instance.num_experts, bool(rate.any()), rounds, rng)
+    call = connectivity.replicate if fast else connectivity.replicate.plain()
+    size = (SLICE if fast else SLOW_SLICE) if deadline.watched else rounds
+    done = 0
+    while done < rounds and not (done and deadline.passed()):
+        now = min(size, rounds - done)
+        call(net, where, found, instance.num_experts, bool(rate.any()), now, rng)
+        done += now
     return seated(instance, found, loads_of(instance, row), units)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,24 +26,29 @@ ROUNDS = 3_000
 """Swaps from each start."""
 REPLICA_TRIES = 4
 """Tries of replicas for each swap."""
-SLICE = 500
-"""Swaps between two looks at the clock."""
+SLICE, SLOW_SLICE = 500, 100
+"""Swaps between two looks at the clock, compiled and interpreted."""
+FOR_BOUNDS = 1 / 3
+"""Of a time limit, what is kept back for the bounds."""
 
 
 def search(instance: CollocationInstance, context: Context) -> Outcome[Collocation]:
     """Swaps on exact copies from several starts, layer by layer, ``Limits.iterations`` swaps from each (3,000)."""
     rounds = ROUNDS if context.limits.iterations is None else context.limits.iterations
     held, done, notes, stop = [], 0, [], Stop.ITERATIONS
-    note = interpreter_note("the search", connectivity.improve.in_time(context.deadline))
+    fast = connectivity.improve.in_time(context.deadline)  # once: that of a layer is too near to load anything
+    note = interpreter_note("the search", fast)
     if note:
         notes.append(note)
+    context.deadline.keep_back((context.limits.time_s or 0.0) * FOR_BOUNDS)
     for row in range(instance.num_layers):
-        found, used = _layer(instance, row, rounds, context)
+        part = replace(context, deadline=context.deadline.share(instance.num_layers - row))
+        found, used = _layer(instance, row, rounds, fast, part)
         held.append(found)
         done += used
+        if part.deadline.passed():
+            stop = Stop.TIME
         context.report(row + 1, instance.num_layers, "searching")
-    if context.deadline.passed():
-        stop = Stop.TIME
     table = np.stack(held)
     details: dict[str, Any] = {}
     if not instance.transport.returns_home and instance.source is None and instance.pairs is None:
@@ -51,7 +57,7 @@ def search(instance: CollocationInstance, context: Context) -> Outcome[Collocati
     return Outcome(Collocation.of(table), stop, iterations=done, notes=notes, details=details)
 
 
-def _layer(instance: CollocationInstance, row: int, rounds: int, context: Context) -> tuple[Ints, int]:
+def _layer(instance: CollocationInstance, row: int, rounds: int, fast: bool, context: Context) -> tuple[Ints, int]:
     loads, units = loads_of(instance, row), nets.search_units(instance)
     best: tuple[float, float] | None = None
     kept, done = None, 0
@@ -62,9 +68,9 @@ def _layer(instance: CollocationInstance, row: int, rounds: int, context: Contex
         unit, rng = start.copy(), _generator(row, number, context.seed)
         if instance.objective == "tokens":
             timed = nets.layer_net(instance, row, _rate(instance, plain, unit))
-            done += _improve(timed, unit, True, rounds, rng, context)
+            done += _improve(timed, unit, True, rounds, rng, fast, context)
         else:
-            done += _improve(plain, unit, False, rounds, rng, context)
+            done += _improve(plain, unit, False, rounds, rng, fast, context)
         value = _value(instance, plain, unit)
         if best is None or value < best:
             best, kept = value, unit
@@ -72,20 +78,19 @@ def _layer(instance: CollocationInstance, row: int, rounds: int, context: Contex
     if instance.objective == "time" and not context.deadline.passed():
         unit = kept.copy()
         timed = nets.layer_net(instance, row, _rate(instance, plain, unit))
-        done += _improve(timed, unit, True, rounds, _generator(row, 99, context.seed), context)
+        done += _improve(timed, unit, True, rounds, _generator(row, 99, context.seed), fast, context)
         if _value(instance, plain, unit) < best:
             kept = unit
     held = fill.fill_spare(instance, fill.into_slots(instance, kept[: instance.num_experts], loads, units), loads)
     if instance.num_slots > instance.num_experts:
         rng = _generator(row, 100, context.seed)
         rate = _rate(instance, plain, kept) if instance.objective in ("time", "tokens") else np.zeros(len(plain.price))
-        slow = not connectivity.replicate.in_time(context.deadline)
-        tries = rounds * REPLICA_TRIES // (20 if slow else 1)
+        tries = rounds * REPLICA_TRIES // (1 if fast else 20)
         tried = [held]
         if instance.objective == "tokens":  # where loads are all, what balances loads is a start too
             tried.append(simple.by_load(instance, row))
         held = min(
-            (replicas.improved(instance, row, one, rate, tries, rng, slow) for one in tried),
+            (replicas.improved(instance, row, one, rate, tries, rng, fast, context.deadline) for one in tried),
             key=lambda one: verify.objective_of(instance, verify.value(instance, verify.count(instance, row, one))),
         )
     return held, done
@@ -97,10 +102,12 @@ def _generator(row: int, number: int, seed: int) -> Ints:
     return np.array([1 + int(mixed) % 2147483646], dtype=np.int64)
 
 
-def _improve(net: connectivity.Net, unit: Ints, timed: bool, rounds: int, rng: Ints, context: Context) -> int:
+def _improve(
+    net: connectivity.Net, unit: Ints, timed: bool, rounds: int, rng: Ints, fast: bool, context: Context
+) -> int:
     """Search in slices, so that a deadline is kept."""
-    call = connectivity.improve if connectivity.improve.in_time(context.deadline) else connectivity.improve.plain()
-    size = SLICE if context.deadline.watched else rounds
+    call = connectivity.improve if fast else connectivity.improve.plain()
+    size = (SLICE if fast else SLOW_SLICE) if context.deadline.watched else rounds
     done = 0
     while done < rounds and not (done and context.deadline.passed()):
         now = min(size, rounds - done)
