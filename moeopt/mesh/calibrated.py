@@ -9,6 +9,7 @@ from moeopt.cost.constants import OVERHEAD_S
 from moeopt.cost.links import Link
 from moeopt.cost.roofline import Numerics
 from moeopt.mesh.hardware import GpuType
+from moeopt.percent import percent
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def calibrated(
         overhead_s += kernel.constant_s
         said = f"{kernel.engine} {kernel.dtype}".strip()
         notes.append(f"{gpu.name}: efficiencies by {kernel.errors.points:,} measurements of the expert kernel ({said})")
-        notes.append(f"{gpu.name}: nine of ten times of that kernel are within {kernel.errors.p90:.0%} of the fit")
+        notes.append(f"{gpu.name}: nine of ten times of that kernel are within {percent(kernel.errors.p90)} of the fit")
         band = CALIBRATED
     made = replace(
         made,

@@ -34,7 +34,8 @@ def test_speeds_at_its_own_batch_are_those_of_a_configuration(drafts: tuple[floa
 
 
 def test_front_walks_batches_and_nothing_beats_a_point() -> None:
-    result = solve(question())
+    instance = question()
+    result = solve(instance)
     assert result.solution is not None
     points = result.solution["pareto"]
     for whole in (True, False):
@@ -43,7 +44,7 @@ def test_front_walks_batches_and_nothing_beats_a_point() -> None:
         users, gpus = ([point[key] for point in some] for key in ("user_tokens_per_s", "gpu_tokens_per_s"))
         assert users == sorted(users, reverse=True) and gpus == sorted(gpus)
     for point in points:
-        assert 1 <= point["batch"] <= configs_of(question())[point["config"]].batch
+        assert 1 <= point["batch"] <= configs_of(instance)[point["config"]].batch
     assert plan_faults(question(), json.loads(result.to_json()))[0] == []
 
 
