@@ -78,7 +78,7 @@ def route(
     The answer is exact and certified: no dispatch rule does better on these replicas. Only some engines split at run
     time; for the others it says what they could win over even parts, and over their own rule where the plan names it.
     """
-    from moeopt.cli.solving import find_plugins, guarded_output
+    from moeopt.cli.solving import find_plugins, guarded_output, named
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.documents import write_file
     from moeopt.routing import PROBLEM
@@ -97,7 +97,8 @@ def route(
         raise InstanceError([Violation("--local", "", "given", rule, "Give --nodes N, or the node of each GPU")])
     chosen = method or ("local_first" if local else "integer" if instance.whole else "newton")
     find_plugins([chosen])
-    with say.progress(instance.name or "layers") as listener, guarded_output([chosen]):
+    ours = named(PROBLEM, chosen, say.verbose)
+    with say.progress(instance.name or "layers") as listener, guarded_output([chosen]), ours:
         result = PROBLEM.solve(instance, method=chosen, limits=limits, seed=pace.seed, on_progress=listener)
     if to_file is not None:
         write_file(to_file, result.to_json() + "\n", force=output.force)

@@ -14,6 +14,8 @@ from moeopt.errors import Violations
 
 MOST_GPUS = 65_536
 """More is surely a slip of the keyboard."""
+LEAST, LARGEST = 1e-50, 1e50
+"""Of any number but 0, loads among them: what is made of them stays within the range of a double."""
 EMPTY = -1
 """The expert id of an empty slot."""
 
@@ -28,6 +30,11 @@ def listed(value: object) -> bool:
 def whole(field: str, value: Any, least: int, check: Violations, *, where: str = "") -> int:
     """A whole number, at least `least`."""
     good = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_) and value >= least
+    if good and value > LARGEST:
+        check.add(
+            field, value, rule=f"must be at most {LARGEST:.0e}", fix="Look for a slip of the keyboard", where=where
+        )
+        return least
     if not good:
         check.add(field, value, rule=f"must be a whole number >= {least}", fix=f"Use {least} or more", where=where)
     return int(value) if good else least
@@ -37,10 +44,27 @@ def number(field: str, value: Any, check: Violations, *, positive: bool = False,
     """A finite number, >= 0 or > 0."""
     good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool | np.bool_)
     if good and abs(value) < 2**1023 and math.isfinite(value) and (value > 0 if positive else value >= 0):
+        if value and not LEAST <= value <= LARGEST:
+            rule = f"must be between {LEAST:.0e} and {LARGEST:.0e}"
+            check.add(field, value, rule=rule, fix="Look for a slip of the keyboard", where=where)
+            return 1.0
         return float(value)
     rule = f"must be a finite number {'> 0' if positive else '>= 0'}"
     check.add(field, value, rule=rule, fix="Give a number above 0" if positive else "Give 0 or more", where=where)
     return 1.0
+
+
+def range_of_loads(loads: NDArray[Any], check: Violations) -> None:
+    """Refuse loads that are far from any count: sums and quotients of the others would leave the range of a double."""
+    if loads.dtype.kind != "f":
+        return
+    wrong = np.argwhere((loads != 0) & ((loads < LEAST) | (loads > LARGEST)))
+    for row, expert in wrong[:5].tolist():
+        where = f"layer row {row}, expert {expert}"
+        rule = f"must be 0, or between {LEAST:.0e} and {LARGEST:.0e}"
+        check.add("loads", float(loads[row, expert]), rule=rule, fix="Repair the trace", where=where)
+    if len(wrong) > 5:
+        check.add("loads", f"{len(wrong):,} places", rule="have this fault in all", fix="See above")
 
 
 def choice(field: str, value: object, allowed: tuple[str, ...], check: Violations) -> None:

@@ -115,6 +115,7 @@ class RoutingInstance:
         if table is None:
             check.raise_if_any()
             raise AssertionError
+        checks.range_of_loads(table, check)
         fields["sources"] = checks.sources(sources, table, count, check)
         if fields["whole"]:
             _whole_tokens(table, fields, check)

@@ -17,6 +17,7 @@ from moeopt.routing.instance import RoutingInstance
 from moeopt.routing.plan import Routing
 
 SCHEMA = "moeopt/routing-result/1"
+UNIT = "tokens"
 TOLERANCE = 1e-9
 """Relative difference up to which a stated number and the recomputed one are the same."""
 
@@ -240,6 +241,18 @@ def _arithmetic(document: ResultDocument) -> list[str]:
     worst = max(layer.gap for layer in solution.layers)
     if document.status == "OPTIMAL" and worst > TOLERANCE:
         found.append(f"status is OPTIMAL with a gap of {worst!r}")
+    top, low = (math.fsum(getattr(one, key) for one in solution.layers) for key in ("max_load", "lower_bound"))
+    whole = max((top - low) / top, 0.0) if top else 0.0
+    for name, claim, right in (
+        ("gap", document.gap, whole),
+        ("gap_worst_layer", document.gap_worst_layer, max(whole, worst)),
+    ):
+        if claim is None or not abs(claim - right) <= TOLERANCE:
+            found.append(f"{name} says {claim!r}, the layers give {right!r}")
+    if document.unit != UNIT:
+        found.append(f"unit says {document.unit!r}, is {UNIT!r}")
+    if not document.runtime_s >= 0 or document.iterations < 0:
+        found.append(f"runtime_s {document.runtime_s!r} or iterations {document.iterations} is below 0")
     if len(solution.shares) != len(solution.layers):
         found.append(f"shares cover {len(solution.shares)} layers of {len(solution.layers)}")
     return found

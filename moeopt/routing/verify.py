@@ -243,6 +243,7 @@ def _price_faults(instance: RoutingInstance, place: int, row: Mapping[str, Any])
         else:
             count = np.bincount(hosting.expert[inside], minlength=instance.num_experts)
             worth += floor * int(((count == hosting.hosts) & (count > 0)).sum())
-    if row["kind"] == "cut" and worth * price < Fraction(row["value"]):
-        found.append(f"the dual prices prove {worth * price}, not {row['value']}")
+    said = Fraction(row["value"]) if row["kind"] == "cut" else cut_value(instance, place, gpus)
+    if worth * price < said:  # for whole tokens they are prices of the fractional optimum
+        found.append(f"the dual prices prove {worth * price}, not {said}")
     return found

@@ -90,7 +90,10 @@ def _is_sum(last: Number, others: Sequence[Number]) -> bool:
         return last == sum(others)
     if not all(-(2**63) <= value < 2**63 for value in others if isinstance(value, int)):
         return False  # refused elsewhere, and no double may hold it
-    return math.isclose(last, math.fsum(map(float, others)), rel_tol=1e-9)
+    try:
+        return math.isclose(last, math.fsum(map(float, others)), rel_tol=1e-9)
+    except OverflowError:
+        return False  # beyond every double
 
 
 def _shown(values: Sequence[Number]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 WORDS = ("--gpus", 2, "--slots", 4)
@@ -45,6 +46,15 @@ def test_faults_of_a_policys_plan_name_the_policy_a_line_a_kind(moeopt, folder):
     run = moeopt("place", "loads.csv", *WORDS, "--method", "bad_policies:wrong")
     assert run.code == 2 and "method bad_policies:wrong: " in run.err and "more of this kind" in run.err
     assert run.err.count("error:") <= 3
+
+
+@pytest.mark.parametrize("verb", ["route", "collocate"])
+def test_every_verb_that_solves_calls_a_failing_policy_the_failure(moeopt, folder, verb):
+    np.savez(folder / "trace.npz", topk_ids=np.array([[[0, 1], [2, 3]] * 2] * 2), layers=[0, 1], num_experts=4)
+    assert moeopt("place", "loads.csv", *WORDS, "-o", "plan.json").code == 0
+    words = ("plan.json", "loads.csv") if verb == "route" else ("trace.npz", "--nodes", 2, "--gpus", 2)
+    run = moeopt(verb, *words, "--method", "bad_policies:breaks")
+    assert run.code == 2 and "method bad_policies:breaks failed: ValueError" in run.err
 
 
 def test_emptying_gpus_speaks_of_no_loss(moeopt, folder):

@@ -196,6 +196,36 @@ def test_junk_for_a_plan_is_a_plan_error() -> None:
             routing.evaluate(instance, junk)
 
 
+@pytest.mark.parametrize("wrong", [1e-307, 1e-300, 1e300])
+def test_numbers_whose_sums_leave_the_range_of_a_double_are_refused(wrong: float) -> None:
+    rows = [[0, 1, 0, 2]]
+    names(refusal([[1, 2, 3]], rows, gpus=2, speed=[1.0, wrong]), "speed[GPU 1]", "between 1e-50 and 1e+50")
+    names(refusal([[1, wrong, 3]], rows, gpus=2), "loads[layer row 0, expert 1]", "between 1e-50 and 1e+50")
+    names(refusal([[1, 2, 3]], rows, gpus=2, base=wrong, floor_tokens=wrong), "base", "floor_tokens")
+
+
+def test_the_widest_numbers_are_solved_exactly() -> None:
+    instance = RoutingInstance([[1e50, 1e-50, 1e50]], [[0, 1, 0, 2]], gpus=2, speed=[1e-50, 1e50], base=[1e-50, 1e50])
+    result = routing.solve(instance)
+    assert result.status is Status.OPTIMAL and result.certificate is not None
+    proved = Fraction(result.certificate["layers"][0]["value"])
+    assert float(proved) == pytest.approx(float(oracle.optimum(instance)), rel=1e-14)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_verify_goes_through_every_figure_of_a_written_routing(whole: bool) -> None:
+    from moeopt.routing.result_document import document_faults, read_result
+
+    loads = [[9, 4, 2], [3, 3, 3]]
+    result = json.loads(routing.solve(RoutingInstance(loads, [[0, 1, 0, 2]] * 2, gpus=2, whole=whole)).to_json())
+    assert document_faults(read_result(result), loads) == []
+    for field, value in (("gap", 0.5), ("gap_worst_layer", 0.5), ("gap", None), ("unit", "x"), ("runtime_s", -1.0)):
+        found = document_faults(read_result(result | {field: value}), loads)
+        assert len(found) == 1 and field in found[0], field
+    result["certificate"]["layers"][0]["price"] = "0"
+    assert "dual prices prove 0" in document_faults(read_result(result), loads)[0]
+
+
 def test_documents_name_what_is_wrong_in_them() -> None:
     document = RoutingInstance([[9, 4, 2]], [[0, 1, 0, 2]], gpus=2).to_dict()
     for wrong, words in (
