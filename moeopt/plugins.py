@@ -46,8 +46,8 @@ def overrun(limits: Limits, elapsed_s: float) -> tuple[bool, list[str]]:
     return True, [f"the policy took {elapsed_s:.1f} s of {limits.time_s:.1f} s allowed"]
 
 
-def import_policy(name: str) -> Policy:
-    """The function that ``package.module:function`` names."""
+def import_policy(name: str, field: str = "method") -> Policy:
+    """The function that ``package.module:function`` names; `field` is what messages call it."""
     module_name, _, attribute = name.partition(":")
     fix = "Give package.module:function, importable from here"
     try:
@@ -56,9 +56,9 @@ def import_policy(name: str) -> Policy:
         raise
     except BaseException as error:  # the module is somebody's: anything can go wrong while it runs, even sys.exit
         rule = f"cannot be imported ({type(error).__name__}: {error})"
-        raise InstanceError([Violation("method", "", repr(name), rule, fix)]) from error
+        raise InstanceError([Violation(field, "", repr(name), rule, fix)]) from error
     if not callable(found):
-        raise InstanceError([Violation("method", "", repr(name), "is not a function", fix)])
+        raise InstanceError([Violation(field, "", repr(name), "is not a function", fix)])
     policy: Policy = found
     return policy
 

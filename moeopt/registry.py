@@ -22,7 +22,7 @@ from moeopt.result import Result, Status, Stop
 InstanceT = TypeVar("InstanceT")
 PlanT = TypeVar("PlanT")
 
-PROBLEMS = {name: f"moeopt.{name}" for name in ("placement", "routing", "collocation", "microbatch")}
+PROBLEMS = {name: f"moeopt.{name}" for name in ("placement", "routing", "collocation", "microbatch", "mesh")}
 """Name of each problem and the module that has its room; a new problem is one line here."""
 
 
@@ -136,6 +136,10 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     def impossible(self, instance: InstanceT, method: str, conflicts: list[dict[str, Any]], context: Context) -> Result:
         """The INFEASIBLE result."""
 
+    def prepared(self, instance: InstanceT, context: Context) -> InstanceT:
+        """The instance with what everything else starts from, where finding that out takes a part of the time."""
+        return instance
+
     def relaxed(self, instance: InstanceT, method: str) -> tuple[InstanceT, str] | None:
         """An instance without the rule that keeps `method` from working, for comparison, and that rule's name."""
         return None
@@ -203,6 +207,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         listener = None if on_progress is None else _Listener(on_progress)
         context = Context(limits, seed, Deadline(limits.time_s, limits.stop), None, listener)
         chosen = self.method(method)
+        instance = self.prepared(instance, context)
         conflicts = self.conflicts(instance)
         if conflicts:
             return self.impossible(instance, method, conflicts, context)

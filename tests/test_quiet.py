@@ -44,7 +44,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-ROOMS = ("placement", "routing", "microbatch", "registry", "workload", "llm")
+ROOMS = ("placement", "routing", "microbatch", "registry", "workload", "llm", "calibrate")
 MODULES = ["moeopt", *(f"moeopt.{room}" for room in ROOMS)]
 
 

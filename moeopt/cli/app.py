@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from moeopt.cli import (
+    calibrate,
     check,
     collocate,
     compare,
@@ -15,6 +16,7 @@ from moeopt.cli import (
     generate,
     info,
     inspect,
+    mesh,
     microbatch,
     place,
     route,
@@ -59,6 +61,7 @@ for _module in (
     place,
     route,
     collocate,
+    mesh,
     microbatch,
     compare,
     convert,
@@ -66,6 +69,7 @@ for _module in (
     inspect,
     check,
     generate,
+    calibrate,
     export,
     info,
     warmup,

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.collocate_options import Sharing, Travel
+from moeopt.cli.compare_gate import RIVAL, code
+from moeopt.cli.compare_mesh import MeshOptions, compare_mesh, is_mesh
 from moeopt.cli.options import Gate, Output, Shape, Solving
 from moeopt.cli.ready_plans import fit_plans, read_plans, scored_on
 from moeopt.cli.say import Say
-from moeopt.cli.verb import BAD_USAGE, COMMAND, DONE, GATE, INFEASIBLE, verb
+from moeopt.cli.verb import COMMAND, verb
 
 if TYPE_CHECKING:
     from moeopt.engines.base import ExpertMap
@@ -30,10 +32,11 @@ moeopt compare loads.csv --gpus 32 --slots 96 --plans ours.json,theirs.json
 
 moeopt compare trace.npz --cluster 4x8-h100 -o collocations.html
 
+moeopt compare --llm deepseek-v3 --gpu h200 --gpus 64 --tpot 50ms -o meshes.html
+
 moeopt compare --fit 'week_1_*.csv' --score 'week_2_*.csv' --gpus 32 --slots 96"""
 
 METHODS = "contiguous,eplb,lpt,search"
-RIVAL = "eplb"
 SEARCHES = frozenset({"search", "auto", "exact", "replan", "repair"})
 RUNNING = "running plan"
 """The row of the plan that runs."""
@@ -48,6 +51,7 @@ def compare(
     gate: Gate,
     travel: Travel,
     sharing: Sharing,
+    mesh: MeshOptions,
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -87,7 +91,8 @@ def compare(
     or JSON, as the ending says. --fail-if-worse looks at the plans, and without plans at the best other method.
 
     A micro-batch instance is compared by all methods of its own, and with plans of its own. A routing trace with
-    --cluster or --transport is a collocation: all methods on copies and the busiest link, scored on tokens held out.
+    --cluster or --transport is a collocation: all methods on copies and the busiest link, scored on tokens held out. A
+    mesh is compared from its instance, from a plan, or from the options of moeopt mesh.
     """
     from moeopt.cli.compare_collocation import compare_collocation, is_collocation
     from moeopt.cli.inputs import names_of, sources
@@ -97,8 +102,11 @@ def compare(
 
     limits = solving.limits()
     wanted = None if methods == METHODS else [name.strip() for name in methods.split(",") if name.strip()]
+    others = [name for name, one in (("--apart", apart), ("--fit", fit), ("--score", score)) if one]
+    if is_mesh(inputs, mesh):
+        groups = (shape, travel, sharing)
+        return compare_mesh(inputs or [], wanted, plans or [], mesh, groups, solving, output, gate, others, say)
     if is_collocation(inputs, travel, sharing):
-        others = [name for name, one in (("--apart", apart), ("--fit", fit), ("--score", score)) if one]
         return compare_collocation(
             inputs or [], wanted, plans or [], shape, travel, sharing, solving, output, gate, others, say
         )
@@ -149,7 +157,7 @@ def compare(
         _report(output, blocks, solving.seed, left_out)
         say.note(f"written: {output.output}")
     policies = [name for name in names if ":" in name]
-    return _code([comparison for _, comparison in blocks], list(documents), policies, gate.fail_if_worse, say)
+    return code([comparison for _, comparison in blocks], list(documents), policies, gate.fail_if_worse, say)
 
 
 def _check_output(output: Output) -> None:
@@ -264,54 +272,3 @@ def _report(output: Output, blocks: list[tuple[PlacementInstance, Comparison]], 
     header = Header(command=shlex.join(["moeopt", *COMMAND.get()]), seed=seed, notes=tuple(notes))
     made = [Block(instance, comparison) for instance, comparison in blocks]
     write_report(Path(output.output), made, header, force=output.force)
-
-
-def _code(comparisons: list[Comparison], plans: list[str], policies: list[str], gate: bool, say: Say) -> int:
-    """The worst that happened in any block."""
-    codes = [DONE]
-    for comparison in comparisons:
-        results = [row.result for row in comparison.rows if row.result is not None]
-        if not results:
-            codes.append(BAD_USAGE)
-        elif all(result.status == "INFEASIBLE" for result in results):
-            codes.append(INFEASIBLE)
-        elif gate and _worse(comparison, plans, say):
-            codes.append(GATE)
-    theirs = [*plans, *policies]
-    if theirs and not any(comparison.interrupted for comparison in comparisons):
-        judged = {row.method for comparison in comparisons for row in comparison.rows if row.result is not None}
-        failed = [name for name in theirs if name not in judged]
-        if failed:
-            say.note(f"no plan for these loads: {', '.join(failed)}; the table has the reasons, whole with -v")
-        no_plan_fits = bool(plans) and all(name in failed for name in plans)
-        if (no_plan_fits or any(name in failed for name in policies)) and INFEASIBLE not in codes:
-            codes.append(BAD_USAGE)
-    return BAD_USAGE if BAD_USAGE in codes else max(codes)
-
-
-def _worse(comparison: Comparison, plans: list[str], say: Say) -> bool:
-    from moeopt.cli.solving import WORSE
-    from moeopt.percent import total
-
-    values = {
-        row.method: row.result.objective
-        for row in comparison.rows
-        if row.result is not None and row.result.objective is not None and not row.remark
-    }
-    rival = values.pop(RIVAL, None)
-    if rival is None:
-        say.note(f"--fail-if-worse has nothing to compare with: {RIVAL} gave no plan")
-        return False
-    judged = {name: values.get(name) for name in plans}
-    if not plans and values:
-        best = min(values, key=lambda name: values[name])
-        judged = {best: values[best]}
-    summed = any(row.result is not None and row.result.unit == "imbalance" for row in comparison.rows)
-    what = "imbalance summed over layers" if summed else "objective"
-    worse = False
-    for name, value in judged.items():
-        if value is None or value > rival * WORSE:
-            found = "gave no plan" if value is None else f"has {what} {total(value, summed)}"
-            say.note(f"worse than {RIVAL}: {name} {found}, {RIVAL} {total(rival, summed)}")
-            worse = True
-    return worse

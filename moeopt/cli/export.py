@@ -13,7 +13,9 @@ from moeopt.errors import InstanceError, Violation
 
 EXAMPLE = """Example:
 
-moeopt export loads.csv --gpus 2 --slots 6 --layer 0 --format lp -o layer0.lp"""
+moeopt export loads.csv --gpus 2 --slots 6 --layer 0 --format lp -o layer0.lp
+
+moeopt export mesh-plan.json --format mps"""
 
 FORMATS = ("lp", "mps")
 ENDINGS = (".lp", ".mps")
@@ -22,7 +24,9 @@ ENDINGS = (".lp", ".mps")
 @verb
 def export(
     say: Say,
-    input: Annotated[str, typer.Argument(metavar="INSTANCE", help="An instance document, or loads and a shape.")],
+    input: Annotated[
+        str, typer.Argument(metavar="INSTANCE", help="An instance document, a mesh plan, or loads and a shape.")
+    ],
     shape: Shape,
     form: Annotated[
         str | None, typer.Option("--format", help="lp or mps; the ending of -o says it too, else lp.")
@@ -37,9 +41,11 @@ def export(
     """Write the exact model of one layer, in the names of models/placement.md, as an LP or MPS file.
 
     Of a micro-batch instance the programme over its candidates, in the names of models/microbatch.md; of a routing
-    instance that of one layer, in those of models/routing.md.
+    instance that of one layer, in those of models/routing.md; of a mesh instance, or a mesh plan, the purchase over
+    its configurations, in those of models/mesh.md.
     """
     from moeopt.cli.inputs import read_instance
+    from moeopt.cli.mesh_files import instance_of as mesh_of
     from moeopt.cli.microbatch_files import read_instance as read_microbatch
     from moeopt.cli.route_files import INSTANCE_SAID, document_of, export_problem, refuse_options
     from moeopt.cli.target import STDOUT, check_target
@@ -60,7 +66,13 @@ def export(
     if own is not None and own[0] == INSTANCE_SAID:
         refuse_options(input, INSTANCE_SAID, shape.given())
         return _write(export_problem(input, own[1], layer), form, output, force, say)
-    steps = read_microbatch(input, [*shape.given(), *(["--layer"] if layer is not None else [])], "export")
+    given = [*shape.given(), *(["--layer"] if layer is not None else [])]
+    mesh = mesh_of(input, given)
+    if mesh is not None:
+        from moeopt.mesh.exact import build as purchase
+
+        return _write(purchase(mesh).to_pulp()[0], form, output, force, say)
+    steps = read_microbatch(input, given, "export")
     if steps is not None:
         from moeopt.microbatch import exact
 

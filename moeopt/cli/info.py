@@ -62,10 +62,13 @@ def info(
 
 
 def _schema() -> dict[str, Any]:
+    from moeopt.calibrate import Calibration
     from moeopt.cluster.document import ClusterDocument
     from moeopt.collocation.document import InstanceDocument as CollocationDocument
     from moeopt.collocation.result_document import ResultDocument as CollocationResult
     from moeopt.engines.own import MapDocument
+    from moeopt.mesh.document import InstanceDocument as MeshDocument
+    from moeopt.mesh.plan_document import ResultDocument as MeshResult
     from moeopt.microbatch.document import InstanceDocument as MicrobatchDocument
     from moeopt.placement.document import InstanceDocument
     from moeopt.placement.load_plan import ResultDocument
@@ -82,6 +85,9 @@ def _schema() -> dict[str, Any]:
         "moeopt/routing-result/1": RoutingResult.model_json_schema(),
         "moeopt/collocation-instance/1": CollocationDocument.model_json_schema(),
         "moeopt/collocation-result/1": CollocationResult.model_json_schema(),
+        "moeopt/mesh-instance/1": MeshDocument.model_json_schema(),
+        "moeopt/mesh-result/1": MeshResult.model_json_schema(),
+        "moeopt/calibration/1": Calibration.model_json_schema(),
     }
 
 

@@ -9,6 +9,7 @@ import typer
 
 from moeopt.cli import collocation_files as collocations
 from moeopt.cli import inspect_cluster as topologies
+from moeopt.cli import mesh_files as meshes
 from moeopt.cli.inspect_cluster import Topology
 from moeopt.cli.inspect_facts import load_facts, map_facts, plan_facts, reach
 from moeopt.cli.inspect_show import show, show_reach
@@ -90,7 +91,7 @@ def inspect(
     loads = [(path, content) for path, what, content in read if what == "loads"]
     if shape.given() and not loads:
         known = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine", ROUTED_SAID: "a routing",
-                 collocations.RESULT_SAID: "a collocation"}  # fmt: skip
+                 collocations.RESULT_SAID: "a collocation", meshes.RESULT_SAID: "a plan"}  # fmt: skip
         is_one = (known | dict.fromkeys(topologies.SAID, "a topology")).get(read[0][1], "an instance document")
         rule = f"is {is_one}, and options are for loads"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads"
@@ -116,6 +117,8 @@ def inspect(
             facts |= routing_facts(path, what, content)
         elif what in (collocations.INSTANCE_SAID, collocations.RESULT_SAID):
             facts |= collocations.facts(path, what, content)
+        elif what in (meshes.INSTANCE_SAID, meshes.RESULT_SAID):
+            facts |= meshes.facts(path, what, content)
         elif what == "instance":
             facts |= load_facts(content) | reach(content)
         else:
@@ -147,7 +150,7 @@ def _told(path: str, shape: Shape, experts: int | None) -> tuple[str, Any]:
     from moeopt.cli.inputs import read_any
 
     found = collocations.document_of(path) or topologies.read_file(path)  # a collocation may have its cluster within
-    found = found or read_file(path) or document_of(path) or _map(path)
+    found = found or read_file(path) or document_of(path) or meshes.document_of(path) or _map(path)
     return found or read_any(path, shape.layers, experts)
 
 

@@ -132,7 +132,7 @@ def facts(what: str, content: Any) -> dict[str, Any]:
     if what == DESCRIBED_SAID:
         found = {"name": content.name, "form": content.form, **content.facts}
         return {**found, "faults": faults, "notes": list(content.notes)}
-    from moeopt.cluster.nearest import nics_per_gpu
+    from moeopt.cluster.nearest import across_sockets, nics_per_gpu
 
     domains = Counter(map(int, content.domain_of))
     return {
@@ -142,6 +142,7 @@ def facts(what: str, content: Any) -> dict[str, Any]:
         "nvlink_domains": sorted((size for size in domains.values() if size > 1), reverse=True),
         "nics": len(content.nics),
         "nics_per_gpu": nics_per_gpu(content),
+        "nics_across_sockets": across_sockets(content),
         "tiers": [
             {"tier": tier.name, "groups": list(tier.sizes), "bytes_per_s": tier.bytes_per_s, "alpha_s": tier.alpha_s}
             for tier in content.tiers()
@@ -160,7 +161,8 @@ def show(found: dict[str, Any], say: Say) -> None:
         sizes = found["nvlink_domains"]
         fast = f"{count(len(sizes), 'NVLink domain')} of {_sizes(sizes, alone=True)}" if sizes else "no NVLink"
         lines.append(f"  GPUs       {found['gpus']:,} in {count(found['nodes'], 'node')}; {fast}")
-        lines.append(f"  network    {count(found['nics'], 'port')}, {found['nics_per_gpu']:.3g} a GPU (the nearest)")
+        near = "the nearest, across sockets" if found["nics"] and found["nics_across_sockets"] else "the nearest"
+        lines.append(f"  network    {count(found['nics'], 'port')}, {found['nics_per_gpu']:.3g} a GPU ({near})")
         for tier in found["tiers"]:
             lines.append(
                 f"  tier       {tier['tier']}: groups of {_sizes(tier['groups'])}, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moeopt.cli import collocation_files as collocations
+from moeopt.cli import mesh_files as meshes
 from moeopt.cli.inspect_cluster import SAID as TOPOLOGIES
 from moeopt.cli.inspect_cluster import show as show_topology
 from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID
@@ -32,6 +33,9 @@ def show(facts: dict[str, Any], say: Say) -> None:
         return
     if facts["what"] in (collocations.INSTANCE_SAID, collocations.RESULT_SAID):
         collocations.show(facts, say)
+        return
+    if facts["what"] in (meshes.INSTANCE_SAID, meshes.RESULT_SAID):
+        meshes.show(facts, say)
         return
     if facts["what"] in TOPOLOGIES:
         show_topology(facts, say)

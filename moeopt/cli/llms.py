@@ -24,7 +24,13 @@ class WhichLlm:
 
     hf_config: Annotated[
         str | None,
-        typer.Option("--hf-config", metavar="FILE", help="config.json of the LLM, or its folder.", rich_help_panel=LLM),
+        typer.Option(
+            "--hf-config",
+            "--config",
+            metavar="FILE",
+            help="config.json of the LLM, or its folder.",
+            rich_help_panel=LLM,
+        ),
     ] = None
     llm: Annotated[
         str | None,

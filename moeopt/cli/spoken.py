@@ -73,6 +73,8 @@ def spoken_violation(violation: Violation) -> Violation:
     if violation.rule == "field required":
         violation = replace(violation, value="missing", rule="is needed", fix="Add it to the document")
     option = FIELDS.get(violation.field)
+    if violation.field == "bytes_per_s" and violation.where:
+        option = None  # that of a link in a file, which no option sets
     field = violation.field if option is None else f"{violation.field} ({option})"
     return replace(violation, field=field, rule=spoken(violation.rule), fix=spoken(violation.fix))
 

@@ -30,6 +30,8 @@ moeopt verify plan.json --failures
 
 moeopt verify collocation.json trace.npz
 
+moeopt verify mesh-plan.json
+
 moeopt verify expert-map.json --experts 256 --slots 288 --gpus 32 --hf-config config.json"""
 
 DIGEST = "instance.sha256 says"
@@ -71,10 +73,11 @@ def verify(
     Without loads the structure is checked: lengths, ids, every expert present, doubles, groups, and that the numbers
     in the document agree with each other. With an LLM (--hf-config or --llm) its layers, their numbers, experts and
     top-k must be those of the plan. The map of an engine has no numbers: its ids, cover, doubles and layers are
-    checked, and with loads its imbalance is computed. A micro-batch plan has its instance within; a routing is checked
-    against the loads that it splits, a collocation against its routing trace.
+    checked, and with loads its imbalance is computed. Plans of micro-batches and meshes have their instance within; a
+    routing is checked against the loads that it splits, a collocation against its routing trace.
     """
     from moeopt.cli import collocation_files as collocations
+    from moeopt.cli import mesh_files as meshes
     from moeopt.cli.microbatch_files import is_plan
     from moeopt.cli.route_files import RESULT_SAID, document_of, refuse_options, verify_routing
     from moeopt.documents import read_bytes, read_json
@@ -90,6 +93,10 @@ def verify(
     if placed is not None and placed[0] == collocations.RESULT_SAID:
         refuse_options(plan, collocations.RESULT_SAID, said)
         return collocations.verify_collocation(plan, placed[1], loads or [], json.json, say)
+    mesh = meshes.document_of(plan)
+    if mesh is not None and mesh[0] == meshes.RESULT_SAID:
+        refuse_options(plan, meshes.RESULT_SAID, said)
+        return meshes.verify_mesh(plan, mesh[1], loads or [], json.json, say)
     with file_of(plan) as file:
         map_found = map_of(file)
         content = None if map_found is not None else read_json(read_bytes(file), plan)
@@ -147,17 +154,20 @@ def verify(
 
 def _is_placement(content: Any, path: str) -> None:
     """Refuse what is no plan of any room, and say what there is."""
+    from moeopt.cli import mesh_files as meshes
     from moeopt.cli.microbatch_files import INSTANCE, PLAN
     from moeopt.placement.plan_document import SCHEMA
 
     schema = content.get("schema") if isinstance(content, dict) else None
     if isinstance(schema, str) and schema.startswith(SCHEMA.rpartition("/")[0]):
         return  # its version is looked at where it is read
-    known = f"{SCHEMA}, {PLAN}1, or the map of an engine"
+    known = f"{SCHEMA}, {PLAN}1, {meshes.RESULT}1, or the map of an engine"
     if isinstance(schema, str) and schema.startswith(INSTANCE):
         rule, fix = "is a micro-batch instance, not a plan", f"Solve it with moeopt microbatch {path} -o plan.json"
+    elif isinstance(schema, str) and schema.startswith(meshes.INSTANCE):
+        rule, fix = "is a mesh instance, not a plan", f"Solve it with moeopt mesh {path} -o plan.json"
     else:
-        rule, fix = "is no placement plan, micro-batch plan or map of an engine", f"Give {known}"
+        rule, fix = "is no placement plan, micro-batch plan, mesh plan or map of an engine", f"Give {known}"
     shown = "missing" if schema is None else schema if isinstance(schema, str) else repr(schema)
     raise InstanceError([Violation("schema", "", shown, rule, fix)], path)
 

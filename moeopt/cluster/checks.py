@@ -10,6 +10,8 @@ import networkx as nx
 from moeopt.cluster.kinds import LINK_KINDS, NODE_KINDS
 from moeopt.errors import Violations
 
+LEAST, LARGEST = 1e-24, 1e24
+"""Of bytes/s and seconds but 0: times that are made of them stay within the range of a double."""
 MOST_GPUS = 100_000
 """Larger clusters are refused where they are made of hosts and a machine."""
 
@@ -87,6 +89,9 @@ def _edge(where: str, data: dict[str, Any], check: Violations) -> None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not math.isfinite(value) or value < 0:
             check.add(name, value, rule="must be a finite number >= 0", fix=fix, where=where)
+        elif value and not LEAST <= value <= LARGEST:
+            rule = f"no link has this: 0, or {LEAST:.0e} to {LARGEST:.0e}"
+            check.add(name, value, rule=rule, fix=fix, where=where)
     port, healthy = data.get("port"), data.get("healthy")
     if not (port is None or isinstance(port, str)) or not isinstance(healthy, bool):
         check.add("link", f"port {port!r}, healthy {healthy!r}", rule="port is a text or None, healthy a truth value",

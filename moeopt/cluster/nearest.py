@@ -34,3 +34,25 @@ def nics_per_gpu(cluster: Cluster) -> float:
     """
     used = {nic for near in nearest_nics(cluster) for nic in near}
     return len(used) / cluster.num_gpus if cluster.num_gpus else 0.0
+
+
+def across_sockets(cluster: Cluster) -> bool:
+    """Whether every GPU that reaches a port crosses a link between sockets to its nearest ones.
+
+    >>> from moeopt.cluster import reference
+    >>> across_sockets(reference("aws-p5"))
+    False
+    """
+    near = nearest_nics(cluster)
+    return not any(_within_socket(cluster, gpu, set(ports)) for gpu, ports in zip(cluster.gpus, near, strict=True))
+
+
+def _within_socket(cluster: Cluster, gpu: str, ports: set[str]) -> bool:
+    from moeopt.cluster.paths import Routes
+
+    routes = Routes(cluster.graph, gpu, ports) if ports else None
+    for port in ports:
+        assert routes is not None
+        if all(cluster.graph[one][other]["kind"] != "smp" for one, other in routes.edges(port)):
+            return True
+    return False

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
 
 from moeopt.cluster.checks import port_owners
 from moeopt.cluster.graph import usable
@@ -152,11 +153,12 @@ def _share(cluster: Cluster, joined: nx.Graph, inside: list[tuple[str, str]], in
     for edge in inside:
         edges[part_of[edge[0]]].append(edge)
     flows: dict[int, _Flows] = {}  # one for what each outer group is joined by: no other link matters to it
+    known: dict[tuple[bytes, ...], float] = {}  # servers that are alike make the same flows
     least = math.inf
     for part, rest in _pairs(inner, groups):
         number = part_of[cluster.gpus[part[0]]]
         if number not in flows:
-            flows[number] = _Flows(cluster, edges[number])
+            flows[number] = _Flows(cluster, edges[number], known)
         least = min(least, flows[number].value(part, rest) / len(part))
     return least
 
@@ -165,16 +167,18 @@ class _Flows:
     """Maximum flows over some links; GPUs send and receive, and do not forward.
 
     Each GPU is two vertices, one that sends and one that receives, but for kind ``link``, over which GPUs forward.
+    Vertices are numbered in the order of the graph's links, so that parts made alike have the same numbers; `known` has
+    the values of flows by those.
     """
 
-    def __init__(self, cluster: Cluster, inside: list[tuple[str, str]]) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Cluster, inside: list[tuple[str, str]], known: dict[tuple[bytes, ...], float]) -> None:
+        self.cluster, self.known = cluster, known
         graph, kinds = cluster.graph, cluster.graph.nodes
         forwards = any(graph[u][v]["kind"] == "link" for u, v in inside)
         owners = port_owners(graph) if any(graph[u][v]["port"] is not None for u, v in inside) else {}
         self.number: dict[str, int] = {}
         speeds: dict[tuple[int, int], float] = {}
-        for u, v in sorted(inside):
+        for u, v in inside:
             data = graph[u][v]
             for tail, head in through_port(u, v, data["port"], owners):
                 gets = head in kinds and kinds[head]["kind"] == "gpu" and not forwards
@@ -191,17 +195,24 @@ class _Flows:
 
     def value(self, sources: tuple[int, ...], targets: list[int]) -> float:
         """Bytes/s from some GPUs to others: exact where bandwidths have a common measure, else to six digits."""
+        gpus = self.cluster.gpus
+        out = np.array([self.sender[gpus[gpu]] for gpu in sources])
+        into = np.array([self.receiver[gpus[gpu]] for gpu in targets])
+        same = tuple(array.tobytes() for array in (self.ends, self.speeds, out, into))
+        if same not in self.known:
+            self.known[same] = self._flow(out, into)
+        return self.known[same]
+
+    def _flow(self, out: NDArray[np.int64], into: NDArray[np.int64]) -> float:
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import maximum_flow
 
         size = len(self.number)
         source, target = size, size + 1
-        gpus = self.cluster.gpus
         most = 2**31 - 1  # scipy counts in 32 bits
         unit, exact = self.unit(most // 2)
-        out = [(source, self.sender[gpus[gpu]]) for gpu in sources]
-        into = [(self.receiver[gpus[gpu]], target) for gpu in targets]
-        ends = np.vstack([self.ends, out, into])
+        begin = np.stack([np.full_like(out, source), out], axis=1)
+        ends = np.vstack([self.ends, begin, np.stack([into, np.full_like(into, target)], axis=1)])
         whole = np.maximum(np.rint(self.speeds / unit), 1).astype(np.int32)
         capacity = np.concatenate([whole, np.full(len(out) + len(into), most // 2, dtype=np.int32)])
         matrix = csr_array((capacity, (ends[:, 0], ends[:, 1])), shape=(size + 2, size + 2), dtype=np.int32)

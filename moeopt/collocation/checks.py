@@ -13,8 +13,12 @@ from moeopt.errors import Violations
 
 Ints = NDArray[np.int64]
 
+LEAST, LARGEST = 1e-15, 1e15
+"""Of any number given: what is made of them, such as seconds, stays far within the range of a double."""
 NAMED = 5
 """Violations of one kind that are named one by one."""
+MOST_PAIRS = 2**50
+"""Of a layer: times GPUs they are counted in 64 bits."""
 MAX_GPUS = 4_096
 """More is surely a slip of the keyboard: tables of copies are GPUs x GPUs."""
 
@@ -63,6 +67,16 @@ def _more(field: str, count: int, check: Violations) -> None:
         check.add(field, f"{count:,} places", rule="have this fault in all", fix="See above")
 
 
+def either_side(ids: Ints, cut: int, layers: tuple[int, ...], check: Violations) -> None:
+    """Refuse layers whose tokens before or after the cut are padding alone."""
+    chosen: NDArray[np.bool_] = np.any(ids >= 0, axis=2)
+    for part, what in ((chosen[:, :cut], "plans are made for"), (chosen[:, cut:], "are held out")):
+        for layer in np.flatnonzero(~part.any(axis=1)):
+            rule = f"of the tokens that {what}, the layer has none but padding"
+            where, fix = f"layer {layers[layer]}", "Use another share, or leave the layer out"
+            check.add("held_out", f"{cut:,} tokens before it", rule=rule, fix=fix, where=where)
+
+
 def pair_counts(given: Any, check: Violations) -> Ints | None:
     """(L, E, E) symmetric counts, with the loads on the diagonal."""
     try:
@@ -84,6 +98,16 @@ def pair_counts(given: Any, check: Violations) -> Ints | None:
     if (table != np.rint(table)).any():
         check.add("pairs", "fractions", rule="must be whole counts", fix="Give counts of tokens, not shares")
         return None
+    for layer, rows in enumerate(table):
+        total = float(rows.sum(dtype=np.float64))
+        if total > MOST_PAIRS:
+            rule = f"are counted up to {MOST_PAIRS:,} in all"
+            check.add("pairs", f"{total:.4g} in all", rule=rule, fix="Divide the counts", where=f"layer {layer}")
+        elif total == float(np.trace(rows.astype(np.float64))):
+            rule = "has no two experts that are selected together, so no plan matters"
+            check.add("pairs", "none", rule=rule, fix="Leave the layer out", where=f"layer {layer}")
+    if len(check.found) > before:
+        return None
     found: Ints = np.rint(table).astype(np.int64)
     for layer, one, other in np.argwhere(found != found.transpose(0, 2, 1))[:1]:
         where = f"layer {layer}, experts {one}, {other}"
@@ -99,6 +123,9 @@ def whole(field: str, value: Any, least: int, check: Violations) -> int:
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < least:
         check.add(field, value, rule=f"must be a whole number >= {least}", fix=f"Use {least}")
         return least
+    if value > LARGEST:
+        check.add(field, value, rule=f"must be at most {LARGEST:.0e}", fix="Look for a slip of the keyboard")
+        return least
     return int(value)
 
 
@@ -108,6 +135,10 @@ def number(field: str, value: Any, check: Violations, *, least: float = 0.0) -> 
     if not good or value < least or (least == 0 and value == 0):
         rule = "must be a finite number above 0" if least == 0 else f"must be a finite number >= {least:g}"
         check.add(field, value, rule=rule, fix="Leave it out if it is not known")
+        return 1.0
+    if not LEAST <= value <= LARGEST:
+        rule = f"must be between {LEAST:.0e} and {LARGEST:.0e}"
+        check.add(field, value, rule=rule, fix="Look for a slip of the keyboard")
         return 1.0
     return float(value)
 

@@ -13,11 +13,13 @@ from moeopt.backends.modelling import constrain, minimise, new_problem, total, v
 from moeopt.collocation import bounds
 from moeopt.collocation.bounds import LayerBound
 from moeopt.collocation.heuristics import fill, nets, search
+from moeopt.collocation.heuristics.repair import lowered
 from moeopt.collocation.heuristics.starts import rooms
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation
 from moeopt.collocation.rows import loads_of
-from moeopt.collocation.verify import evaluate
+from moeopt.collocation.verify import count, objective_of
+from moeopt.collocation.verify import value as layer_value
 from moeopt.registry import Context, Outcome
 from moeopt.result import Status, Stop
 
@@ -25,6 +27,11 @@ Ints = NDArray[np.int64]
 
 MOST_TOUCHES = 20_000
 """Programmes with more (row, unit) variables are not built: no solver gets anywhere with them."""
+
+NO_REPLICAS = (
+    "the programme has no replicas, and slots are to spare: its plan may be the best without them, its bound is none "
+    "of plans with them and is not taken"
+)
 
 
 @dataclass(frozen=True)
@@ -108,10 +115,13 @@ def solve_exact(instance: CollocationInstance, context: Context) -> Outcome[Coll
     held = outcome.plan.slot_expert.astype(np.int64)
     floors = [bounds.bound(instance, row) for row in range(instance.num_layers)]
     notes, stop = list(outcome.notes), Stop.FINISHED
-    values = list(evaluate(instance, held).values)
+    values: list[Fraction | None] = []
+    for row, found in enumerate(held):
+        held[row], value = _kept(instance, row, found)
+        values.append(value)
     with Worker() as worker:
-        for row in range(instance.num_layers):
-            if floors[row].value >= values[row]:
+        for row, value in enumerate(values):
+            if value is not None and floors[row].value >= value:
                 continue
             if context.deadline.passed():
                 stop = Stop.TIME
@@ -128,24 +138,52 @@ def solve_exact(instance: CollocationInstance, context: Context) -> Outcome[Coll
             answer = solve_model(linear, limits=limits, seed=context.seed, worker=worker)
             if answer.values is not None:
                 named = dict(zip(linear.columns, answer.values.tolist(), strict=True))
-                found = held.copy()
-                found[row] = read_back(model, named)
-                value = evaluate(instance, found).values[row]
-                if value < values[row]:
-                    held, values[row] = found, value
-            offset = int(net.weight.sum()) if instance.pairs is not None else 0
-            floors[row] = _claimed(floors[row], answer.bound, model.scale, offset, values[row])
+                found, better = _kept(instance, row, read_back(model, named))
+                if better is not None and (value is None or better < value):
+                    held[row], values[row] = found, better
+            if _speaks_for_replicas(instance):
+                offset = int(net.weight.sum()) if instance.pairs is not None else 0
+                floors[row] = _claimed(floors[row], answer.bound, model.scale, offset, values[row])
+            else:
+                notes.append(NO_REPLICAS)
             if answer.status is not Status.OPTIMAL:
                 stop = answer.stop
-    return replace(outcome, plan=Collocation.of(held), bounds=floors, stop=stop, notes=notes)
+    above = [str(layer) for layer, value in zip(instance.layers, values, strict=True) if value is None]
+    if above:
+        notes.append(
+            f"no plan within max_imbalance = {instance.max_imbalance:g} was found for layers {', '.join(above)}"
+        )
+    plan = None if above else Collocation.of(held)
+    return replace(outcome, plan=plan, bounds=floors, stop=stop, notes=notes)
 
 
-def _claimed(floor: LayerBound, bound: float | None, scale: float, offset: int, value: Fraction) -> LayerBound:
+def _kept(instance: CollocationInstance, row: int, held: Ints) -> tuple[Ints, Fraction | None]:
+    """A layer, brought under the load cap where it is above, and its objective; ``None`` where that fails.
+
+    The programme caps units, of which a GPU may still have too much.
+    """
+    if instance.max_imbalance is not None:
+        held, ratio = lowered(instance, row, held)
+        if ratio > instance.max_imbalance * (1 + 1e-12):
+            return held, None
+    return held, objective_of(instance, layer_value(instance, count(instance, row, held)))
+
+
+def _speaks_for_replicas(instance: CollocationInstance) -> bool:
+    """Whether no plan with replicas in spare slots is below what the programme, which has none, proves.
+
+    Pairs apart count alike from every source GPU, and from each of them an expert is in one unit.
+    """
+    spare = instance.num_slots > instance.num_experts
+    return not spare or (instance.pairs is not None and instance.max_imbalance is None)
+
+
+def _claimed(floor: LayerBound, bound: float | None, scale: float, offset: int, value: Fraction | None) -> LayerBound:
     """The solver's bound, where it is above ours."""
     if bound is None or bound * scale - offset <= float(floor.value):
         return floor
     claim = Fraction(bound * scale - offset)
-    if abs(claim - value) <= abs(value) / 10**6:
+    if value is not None and (claim > value or abs(claim - value) <= abs(value) / 10**6):
         claim = value
     certificate = {"layer": floor.certificate["layer"], "kind": "solver", "value": str(claim)}
-    return LayerBound(min(claim, value), floor.touched, certificate)
+    return LayerBound(claim, floor.touched, certificate)

@@ -182,6 +182,8 @@ class CollocationInstance:
         if not 1 <= self._cut(num_tokens) <= num_tokens - bool(held_out):
             rule = f"must leave some of the {num_tokens} tokens on either side"
             check.add("held_out", held_out, rule=rule, fix="Use 0.5")
+        elif held_out:
+            checks.either_side(found, self._cut(num_tokens), self.layers, check)
         put("current", derived.current(current, num_layers, int(self.slots.sum()), size, check))
         check.raise_if_any()
         found.flags.writeable = False

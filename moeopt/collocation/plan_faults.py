@@ -108,14 +108,16 @@ def _claim(kind: str) -> bool:
 
 
 def _nothing(told: Mapping[str, Any]) -> Any:
-    """A trace of the right shape in which every token selects expert 0, or no pairs."""
+    """A trace of the right shape in which every token selects expert 0, or any two one."""
     trace = told.get("trace")
     shape = trace.get("shape") if isinstance(trace, Mapping) else None
     whole = isinstance(shape, list) and len(shape) == 3 and all(type(size) is int and size > 0 for size in shape)
     if not whole:
         return None
     assert isinstance(shape, list) and isinstance(trace, Mapping)
-    return np.zeros(shape if trace.get("of") == "pairs" else (*shape[:2], 1), dtype=np.int64)
+    if trace.get("of") == "pairs":
+        return np.ones(shape, dtype=np.int64)
+    return np.zeros((*shape[:2], 1), dtype=np.int64)
 
 
 def _rebuilt(told: Mapping[str, Any], given: Trace, faults: list[str]) -> CollocationInstance | None:

@@ -35,7 +35,8 @@ def most_pairs(pairs: Floats, diagonal: Floats, units: int) -> float:
     10.0
     """
     size = len(pairs)
-    values, _ = _spectrum(pairs, diagonal - diagonal.mean(), units)
+    lowered = _lowered(pairs, diagonal - diagonal.mean())
+    values = np.linalg.eigvalsh(lowered)[size - units + 1 :]  # all of them: see _spectrum
     room = size // units
     total = pairs.sum() / size + values.sum()
     norm = float(np.abs(pairs).sum(axis=1).max(initial=0.0) + 2 * np.abs(diagonal).max(initial=0.0))
@@ -83,15 +84,31 @@ def relaxed(pairs: Floats, diagonal: Floats, units: int) -> tuple[Floats, Floats
 
 
 def _spectrum(pairs: Floats, diagonal: Floats, units: int) -> tuple[Floats, Floats]:
-    """The largest ``units - 1`` eigenvalues off the vector of ones, and their vectors."""
-    from scipy.linalg import eigh
+    """The largest ``units - 1`` eigenvalues off the vector of ones, and their vectors.
 
+    LAPACK's way to a few of them fails on some matrices with many equal eigenvalues, or gives none and says nothing.
+    So no bound rests on it, and where it gives too few all are worked out.
+    """
+    from scipy.linalg import LinAlgError, eigh
+
+    matrix, wanted = _lowered(pairs, diagonal), units - 1
+    size = len(matrix)
+    try:
+        values, vectors = eigh(matrix, subset_by_index=(size - wanted, size - 1))
+        if len(values) == wanted:
+            return values, vectors
+    except LinAlgError:
+        pass
+    values, vectors = np.linalg.eigh(matrix)
+    return values[size - wanted :], vectors[:, size - wanted :]
+
+
+def _lowered(pairs: Floats, diagonal: Floats) -> Floats:
+    """Pairs and diagonal off the vector of ones: it is an eigenvector, and its eigenvalue lies below all others."""
     size = len(pairs)
     matrix = pairs + np.diag(diagonal)
     mean = matrix.mean(axis=0)
     projected = matrix - mean[None, :] - mean[:, None] + matrix.mean()
-    # ones are an eigenvector with 0, which may stand among the largest: move it below all others
     norm = float(np.abs(projected).sum(axis=1).max(initial=0.0)) + 1.0
-    lowered = projected - (2 * norm / size) * np.ones((size, size))
-    values, vectors = eigh(lowered, subset_by_index=(size - units + 1, size - 1))
-    return values, vectors
+    found: Floats = projected - (2 * norm / size) * np.ones((size, size))
+    return found

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from moeopt.cost.accepted import accepted_length, accepted_lengths, concave_lengths
 from moeopt.cost.attention_sizes import AttentionSizes, attention_sizes, kv_copies
-from moeopt.cost.buffers import expected_payload, low_latency_buffer_bytes, payload_bound, receive_tensor_bytes
+from moeopt.cost.buffers import (
+    expected_payload,
+    low_latency_buffer_bytes,
+    normal_buffer_bytes,
+    payload_bound,
+    receive_tensor_bytes,
+)
 from moeopt.cost.capacity import Filling, expert_capacity, expert_filling, load_ratio
 from moeopt.cost.collective_choice import CollectiveChoice, Crossover, best_collective
 from moeopt.cost.collectives import COLLECTIVES, collective_bytes, collective_s, collective_schedule
@@ -182,6 +188,7 @@ __all__ = [
     "merge_s",
     "moe_ffn",
     "moved_experts",
+    "normal_buffer_bytes",
     "normal_max_over_mean",
     "operators_s",
     "overflow_actions",

@@ -11,6 +11,11 @@ from moeopt.errors import Violations
 
 MESSAGE_HEAD_BYTES, SCALE_BLOCK, SCALE_BYTES, ALIGNMENT_BYTES = 16, 128, 4, 128
 """DeepEP's low-latency layout: head of a dispatch message, elements to a scale, bytes of a scale, alignment."""
+NODE_PEERS, RDMA_WINDOW, TOKEN_META_BYTES = 8, 128, 8 + 128 * (8 + 4 + 4)
+"""DeepEP's normal mode: GPUs of a node, tokens of a window between nodes, and what a token has beside its elements:
+where it comes from, and for 128 places an expert's id, its weight and a scale."""
+NVL_WINDOWS = ((8, 256), (64, 288), (96, 480), (128, 560), (1 << 62, 720))
+"""Ranks at most, and tokens of a window within the node."""
 
 
 @checked
@@ -167,3 +172,57 @@ def expected_payload(*, experts: int, top_k: int, devices: int, merged: bool = T
     if merged:
         return unit_probability(experts=experts, top_k=top_k, units=devices)
     return Fraction(top_k, devices * min(top_k, experts // devices))
+
+
+@checked
+def normal_buffer_bytes(*, hidden: int, ranks: int, sms: int = 20) -> int:
+    """Memory that DeepEP's normal mode reserves on every rank, whatever the batch: tokens pass through it in chunks.
+
+    Parameters
+    ----------
+    hidden
+        Elements of a token, reserved in BF16 even where FP8 is sent.
+    ranks
+        Ranks of the group: up to 8 in one node, else whole nodes of 8.
+    sms
+        Streaming multiprocessors that communicate; two share a channel.
+
+    Returns
+    -------
+    int
+        Bytes: for every channel and NVLink peer a window of received tokens, and beyond one node, for every channel
+        and node, two of 128.
+
+    Raises
+    ------
+    InstanceError
+        Counts below 1, ranks beyond a node that are no whole nodes.
+
+    Notes
+    -----
+    Strength: exact for ``get_nvl_buffer_size_hint`` and ``get_rdma_buffer_size_hint`` of deepseek-ai/DeepEP,
+    csrc/config.hpp, V1, with the windows of ``Buffer.get_dispatch_config``: 256 tokens in a node, 288 up
+    to 64 ranks, then 480, 560 and 720; group sizes that it does not list take the next larger one's.
+
+    >>> [round(normal_buffer_bytes(hidden=7168, ranks=ranks) / 1e6) for ranks in (8, 32, 144)]
+    [336, 546, 1700]
+    """
+    check = Violations()
+    whole(check, hidden=hidden, ranks=ranks, sms=sms)
+    if not check.found and ranks > NODE_PEERS and ranks % NODE_PEERS:
+        low = ranks // NODE_PEERS * NODE_PEERS
+        rule = f"beyond {NODE_PEERS} must be a multiple of {NODE_PEERS}"
+        check.add("ranks", ranks, rule=rule, fix=f"Use {low} or {low + NODE_PEERS}")
+    check.raise_if_any()
+    hidden, ranks = int(hidden), int(ranks)
+    channels, nodes, peers = max(int(sms) // 2, 1), max(ranks // NODE_PEERS, 1), min(ranks, NODE_PEERS)
+    token = 2 * hidden + TOKEN_META_BYTES
+    window = next(tokens for most, tokens in NVL_WINDOWS if ranks <= most)
+    total = _aligned(channels * peers * ((2 * nodes + 3) * 4 + window * token))
+    if ranks > NODE_PEERS:
+        total += _aligned(channels * nodes * 2 * ((2 * NODE_PEERS + 2) * 4 + RDMA_WINDOW * token))
+    return total
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import cache, wraps
-from inspect import Parameter, signature
+from inspect import BoundArguments, Parameter, signature
 from types import UnionType
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -47,23 +47,40 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         hints = get_type_hints(function)
         return {name: _kinds(hints[name]) for name in shape.parameters}
 
-    @wraps(function)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+    first = [name for name, one in shape.parameters.items() if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    seen: set[tuple[str, type]] = set()
+    """Arguments and types that were found to fit: before the function, kinds depend on nothing else."""
+
+    def bind(*args: P.args, **kwargs: P.kwargs) -> BoundArguments:
         bound = shape.bind(*args, **kwargs)
         for name, value in bound.arguments.items():
             bound.arguments[name] = _plain(value)
-        faults = Violations()
+        return bound
+
+    def given(*args: P.args, **kwargs: P.kwargs) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Arguments with plain numbers, or `InstanceError` with every one that is of another kind."""
+        known = len(args) <= len(first) and all((name, type(value)) in seen for name, value in zip(first, args))  # noqa: B905
+        if known and all((name, type(value)) in seen for name, value in kwargs.items()):
+            return args, kwargs
+        bound, faults = bind(*args, **kwargs), Violations()
         for name, value in bound.arguments.items():
             _kind(faults, name, value, kinds()[name], shape.parameters[name], numbers=False)
         if faults.found:
             _all(bound.arguments, kinds(), shape.parameters)
+        else:
+            seen.update((name, type(value)) for name, value in bound.arguments.items())
+        return bound.args, bound.kwargs
+
+    @wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        plain, named = given(*args, **kwargs)
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
-                result = function(*bound.args, **bound.kwargs)
+                result = function(*plain, **named)
         except MoeoptError:
             raise
         except (TypeError, AttributeError, ValueError):
-            _all(bound.arguments, kinds(), shape.parameters)
+            _all(bind(*args, **kwargs).arguments, kinds(), shape.parameters)
             raise
         except (OverflowError, ZeroDivisionError) as error:
             _beyond(function.__name__, str(error), error)

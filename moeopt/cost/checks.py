@@ -32,6 +32,8 @@ def is_number(value: object) -> bool:
     >>> [is_number(x) for x in (3, 0.5, Fraction(1, 3), 10**400, True, "3", float("inf"), None)]
     [True, True, True, True, False, False, False, False]
     """
+    if type(value) in (int, float):
+        return math.isfinite(value) if type(value) is float else True
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
     return isinstance(value, (Integral, Fraction)) or math.isfinite(value)
@@ -54,7 +56,8 @@ def not_negative(check: Violations, **fields: object) -> None:
 def whole(check: Violations, low: int = 1, /, **fields: object) -> None:
     """Every field must be a whole number (an int, not 3.0 and not True) of at least `low`: counts and degrees."""
     for name, value in fields.items():
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
+        known = type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
+        if not known or value < low:  # type: ignore[operator]
             rule = f"must be a whole number >= {low}"
             check.add(name, value, rule=rule, fix=f"Give a whole number from {low}")
 

@@ -19,6 +19,8 @@ from moeopt.cost.checks import not_negative, positive, top_k_of, whole
 from moeopt.errors import Violations
 
 Floats = NDArray[np.float64]
+STEP = 1 / 256
+"""Of the trapezoidal rule."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Bracket:
         return self.low <= value <= self.high
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def expected_maximum(count: int) -> float:
     """Expected largest of `count` independent standard normals, to some 1e-13.
 
@@ -46,11 +48,15 @@ def expected_maximum(count: int) -> float:
     """
     if count < 2:
         return 0.0
-    step = 1 / 256
-    points = np.arange(0, 12, step)
-    upper = np.array([math.erfc(x / math.sqrt(2)) / 2 for x in points.tolist()])  # 1 - Phi(x), exact in the tail too
+    upper = _upper()
     inside = -np.expm1(count * np.log1p(-upper)) - upper**count
-    return float(step * (inside.sum() - inside[0] / 2))
+    return float(STEP * (inside.sum() - inside[0] / 2))
+
+
+@lru_cache(maxsize=1)
+def _upper() -> NDArray[np.float64]:
+    """``1 - Phi(x)`` at all points, exact in the tail too."""
+    return np.array([math.erfc(x / math.sqrt(2)) / 2 for x in np.arange(0, 12, STEP).tolist()])
 
 
 @checked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from moeopt.errors import Violations
 from moeopt.llm.facts import GROWING, LlmFacts
@@ -100,6 +101,55 @@ def kv_bytes(facts: LlmFacts, tokens: int, dtype: str = "bf16") -> int:
         return math.ceil(((whole + slots) * int(at.head_dim or 0) + keys) * size)
     kept = min(tokens, at.window or 0) * len(_caching(facts, windowed=True)) * _one(facts, size)
     return math.ceil(tokens * _per_token(facts, size) + kept + len(at.linear) * _state(facts, size))
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """Bytes that one sequence keeps in one layer, by who shares them when heads are split over GPUs.
+
+    Parameters
+    ----------
+    heads
+        Keys and values of KV heads: split by heads.
+    whole
+        Latents, compressed entries and keys of an index: one for all heads, on every GPU whole.
+    state
+        States of linear layers: split by their heads, however long the sequence.
+    """
+
+    heads: float = 0.0
+    whole: float = 0.0
+    state: float = 0.0
+
+
+def layer_caches(facts: LlmFacts, tokens: int, dtype: str = "bf16") -> list[LayerCache]:
+    """The same as `kv_bytes`, layer by layer; together they are it, up to the last byte.
+
+    >>> from moeopt.llm import find
+    >>> layer_caches(find("gpt-oss-120b"), 1_000)[:2]
+    [LayerCache(heads=262144.0, whole=0.0, state=0.0), LayerCache(heads=2048000.0, whole=0.0, state=0.0)]
+    """
+    kv_bytes(facts, tokens, dtype)  # refuses what is not known
+    size, at = _element(facts, dtype), facts.attention
+    kept, index_layers = min(tokens, at.window or 0), set(at.index_layers)
+    if at.kind == "compressed":
+        dim, keys = int(at.head_dim or 0), at.index_dim or 0
+        found = []
+        for layer, ratio in enumerate(at.ratios[: facts.layers]):
+            entries = tokens // ratio if ratio else 0
+            index = entries * keys if layer in index_layers else 0
+            found.append(LayerCache(whole=((entries + kept) * dim + index) * size))
+        return found
+    one, state, index_one = _one(facts, size), _state(facts, size), _index(facts, size) * tokens
+    full, window, linear = set(_caching(facts, windowed=False)), set(_caching(facts, windowed=True)), set(at.linear)
+    found = []
+    for layer in range(facts.layers):
+        own = one * (tokens if layer in full else kept if layer in window else 0)
+        beside = index_one if layer in index_layers else 0.0
+        whole = at.kind == "mla"
+        own_state = state if layer in linear else 0.0
+        found.append(LayerCache(0.0 if whole else own, (own if whole else 0.0) + beside, own_state))
+    return found
 
 
 def _per_token(facts: LlmFacts, size: float) -> float:

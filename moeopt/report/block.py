@@ -12,9 +12,10 @@ from moeopt.versions import versions as current_versions
 
 if TYPE_CHECKING:
     from moeopt.collocation.instance import CollocationInstance
+    from moeopt.mesh.instance import MeshInstance
     from moeopt.placement.instance import PlacementInstance
 
-REPORTED = ("placement", "collocation")
+REPORTED = ("placement", "collocation", "mesh")
 """Problems that reports have tables for."""
 
 
@@ -28,7 +29,7 @@ class Block:
         The comparison is of another problem or of another instance, by digest.
     """
 
-    instance: PlacementInstance | CollocationInstance
+    instance: PlacementInstance | CollocationInstance | MeshInstance
     comparison: Comparison
 
     def __post_init__(self) -> None:

@@ -9,7 +9,8 @@ from moeopt.registry import Comparison
 from moeopt.report import collocation_words as said
 from moeopt.report import words
 from moeopt.report.block import Block
-from moeopt.report.collocation_rows import COLUMNS, RowFigures, document, figures_of, record
+from moeopt.report.collocation_rows import COLUMNS, document, figures_of, record
+from moeopt.report.rows import RowFigures, bound_kind
 from moeopt.report.sheet import Head, Line, Sheet
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def lines(comparison: Comparison, rows: list[RowFigures], columns: list[tuple[He
         kind = "best" if row.best else "broken" if row.remark else "plan"
         found.append(Line(kind, row.method, tuple(cell(row) for _, cell, _ in columns), row.said))
     if comparison.lower_bound is not None:
-        checked = said.bound_kind(comparison) == "certified"
+        checked = bound_kind(comparison) == "certified"
         claim = "proven: no plan is below" if checked else "a solver's claim, not checked"
         found.append(Line("bound", "bound", tuple(bound for _, _, bound in columns), claim))
     return found

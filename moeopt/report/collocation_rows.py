@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from moeopt.registry import Comparison, Row
-from moeopt.result import Result, relative_gap
+from moeopt.report.rows import RowFigures, best_place, conflicts_said
+from moeopt.result import relative_gap
 
 if TYPE_CHECKING:
     from moeopt.collocation import CollocationInstance
@@ -20,34 +19,6 @@ COLUMNS = (
     *("gap", "gap_worst", "gap_worst_layer", "runtime_s", "iterations", "remark", "reason"),
 )
 """Names of the columns, in order; an empty cell means there is no such number."""
-
-
-@dataclass(frozen=True, eq=False)
-class RowFigures:
-    """One method.
-
-    Parameters
-    ----------
-    result
-        ``None`` where the method gave none; then `reason` says why.
-    gap, gap_worst, worst_layer
-        To the best bound of all methods, of the sum and of the layer where it is largest; that layer's id.
-    """
-
-    method: str
-    result: Result | None
-    best: bool
-    reason: str
-    remark: str
-    said: str
-    gap: float | None = None
-    gap_worst: float | None = None
-    worst_layer: int | None = None
-
-    @property
-    def solution(self) -> Mapping[str, Any] | None:
-        """The plan as data, where there is one."""
-        return None if self.result is None else self.result.solution
 
 
 def floors_of(comparison: Comparison) -> list[float]:
@@ -63,25 +34,14 @@ def floors_of(comparison: Comparison) -> list[float]:
 def figures_of(comparison: Comparison) -> list[RowFigures]:
     """All rows in the order given."""
     floors = floors_of(comparison)
-    best = _best(comparison)
+    best = best_place(comparison)
     return [_figures(row, comparison, floors, place == best) for place, row in enumerate(comparison.rows)]
-
-
-def _best(comparison: Comparison) -> int | None:
-    """Which row the name in ``best`` means: a ready-made plan may bear the name of a method."""
-    solved = [
-        (row.result.objective, place)
-        for place, row in enumerate(comparison.rows)
-        if row.method == comparison.best and row.result is not None and not row.remark
-        if row.result.objective is not None
-    ]
-    return min(solved)[1] if solved else None
 
 
 def _figures(row: Row, comparison: Comparison, floors: list[float], best: bool) -> RowFigures:
     result = row.result
     if result is None or result.solution is None:
-        return RowFigures(row.method, result, False, row.reason or _conflicts(result), row.remark, row.said)
+        return RowFigures(row.method, result, False, row.reason or conflicts_said(result), row.remark, row.said)
     if row.remark:
         return RowFigures(row.method, result, best, row.reason, row.remark, row.said)
     layers = result.solution["layers"]
@@ -92,13 +52,6 @@ def _figures(row: Row, comparison: Comparison, floors: list[float], best: bool) 
     worst = max(range(len(gaps)), key=gaps.__getitem__)
     numbers = {"gap": comparison.gap(row), "gap_worst": gaps[worst], "worst_layer": layers[worst]["layer"]}
     return RowFigures(row.method, result, best, row.reason, row.remark, row.said, **numbers)
-
-
-def _conflicts(result: Result | None) -> str:
-    if result is None:
-        return ""
-    told = "; ".join(str(conflict.get("message", conflict)) for conflict in result.conflicts)
-    return f"{result.status}: {told}" if told else f"{result.status}, stopped by {result.stop}"
 
 
 def record(instance: CollocationInstance, comparison: Comparison, row: RowFigures) -> dict[str, Any]:

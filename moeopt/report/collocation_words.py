@@ -7,25 +7,16 @@ from typing import TYPE_CHECKING
 from moeopt.percent import percent, percent_up
 from moeopt.registry import Comparison
 from moeopt.report import words
+from moeopt.report.rows import bound_kind
 from moeopt.report.sheet import Text
 from moeopt.report.words import Name, count
 
 if TYPE_CHECKING:
     from moeopt.collocation import CollocationInstance
-    from moeopt.report.collocation_rows import RowFigures
+    from moeopt.report.rows import RowFigures
 
 RIVALS = ("running plan", "load_only", "id_order")
 """What the best is held against, the first that has a plan."""
-
-
-def bound_kind(comparison: Comparison) -> str | None:
-    """Who vouches for the best bound: ``certified`` if any that proved it can be re-checked."""
-    kinds = {
-        str(row.result.bound_kind)
-        for row in comparison.rows
-        if row.result is not None and not row.remark and row.result.lower_bound == comparison.lower_bound
-    }
-    return min(kinds, default=None)
 
 
 def verdict(instance: CollocationInstance, comparison: Comparison, rows: list[RowFigures]) -> list[Text]:

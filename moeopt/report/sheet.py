@@ -106,6 +106,10 @@ def sheets_of(blocks: Sequence[Block]) -> list[Sheet]:
         from moeopt.report.collocation import sheet as collocation_sheet
 
         return [collocation_sheet(block) for block in blocks]
+    if problems == ["mesh"]:
+        from moeopt.report.mesh import sheet as mesh_sheet
+
+        return [mesh_sheet(block) for block in blocks]
     from moeopt.report.placement import sheet
 
     return [sheet(block) for block in blocks]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from moeopt.cli import main
+from moeopt.registry import PROBLEMS
 
 ROOT = Path(__file__).parents[2]
 LOADS = ROOT / "instances" / "published" / "deepseek_v2_lite_law.csv"
@@ -40,7 +42,8 @@ class Run:
 
 @pytest.fixture
 def moeopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
-    """Run in this process."""
+    """Run in this process; policies that a run registers are forgotten after the test."""
+    _forgets_plugins(monkeypatch)
 
     def run(*words: object, stdin: str | bytes = "") -> Run:
         piped = stdin.encode() if isinstance(stdin, str) else stdin
@@ -51,6 +54,13 @@ def moeopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         return Run(code, captured.out, captured.err)
 
     return run
+
+
+def _forgets_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods of every room that is loaded, or loaded later, are as they were before."""
+    for name in PROBLEMS:
+        problem = importlib.import_module(f"moeopt.{name}").PROBLEM
+        monkeypatch.setattr(problem, "methods", dict(problem.methods))
 
 
 def start(*words: object, cwd: Path | None = None, **environment: str) -> subprocess.Popen[str]:

@@ -146,6 +146,6 @@ def test_verify_says_what_it_takes(moeopt, folder):
     (folder / "x.json").write_text("{}")
     run = moeopt("verify", "x.json")
     assert run.code == 2
-    assert "is no placement plan, micro-batch plan or map of an engine" in run.err
+    assert "is no placement plan, micro-batch plan, mesh plan or map of an engine" in run.err
     (folder / "x.json").write_text('{"schema": "moeopt/microbatch-instance/1"}')
     assert "is a micro-batch instance, not a plan" in moeopt("verify", "x.json").err

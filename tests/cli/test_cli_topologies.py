@@ -31,6 +31,32 @@ def test_inspect_names_faults(moeopt):
     assert moeopt("inspect", DATA / "ib_slow_cable.txt").out.count("fault") == 2
 
 
+def test_ports_that_all_lie_across_sockets_are_called_so(moeopt):
+    """Beside the note that no GPU is near any of them."""
+    found = moeopt("inspect", DATA / "smi_grace.txt").out
+    assert "1 a GPU (the nearest, across sockets)" in found and "no GPU is near" in found
+    assert "(the nearest)" in moeopt("inspect", DATA / "smi_nvswitch_rails.txt").out
+
+
+def test_a_matrix_that_lost_its_column_names_is_still_known_as_one(moeopt, tmp_path):
+    lines = (DATA / "smi_nvswitch_rails.txt").read_text().split("\n")
+    place = next(place for place, line in enumerate(lines) if "GPU1" in line)
+    (tmp_path / "topo.txt").write_text("\n".join(lines[place + 1 :]))
+    run = moeopt("inspect", tmp_path / "topo.txt")
+    assert run.code == 2 and "no line of column names" in run.err and len(run.err.splitlines()) == 1
+
+
+def test_a_column_name_that_is_missing_is_named(moeopt, tmp_path):
+    (tmp_path / "topo.txt").write_text("\tGPU0\tNIC0\nGPU0\t X \tNV12\tSYS\nGPU1\tNV12\t X \tSYS\nNIC0\tSYS\tSYS\t X\n")
+    run = moeopt("inspect", tmp_path / "topo.txt")
+    assert run.code == 2 and "GPU1: has no column of its name" in run.err
+    (tmp_path / "topo.txt").write_text("\tGPU1\tGPU0\nGPU0\t X \tNV12\nGPU1\tNV12\t X\n")
+    run = moeopt("inspect", tmp_path / "topo.txt")
+    assert run.code == 2 and "row GPU0] = GPU0: has X in the column of GPU1, and not in its own" in run.err
+    (tmp_path / "topo.txt").write_text("\tGPU0\tNIC0\nGPU0\t X \tNV12\nNIC0\tNV12\t X\n")
+    assert "1 in 1 node; no NVLink" in moeopt("inspect", tmp_path / "topo.txt").out
+
+
 def test_inspect_explains_the_message_in_place_of_the_matrix(moeopt):
     run = moeopt("inspect", DATA / "smi_failed.txt")
     assert run.code == 2 and "rdma link delete" in run.err

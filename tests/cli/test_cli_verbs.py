@@ -24,6 +24,7 @@ VERBS = (
     "info",
     "warmup",
     "microbatch",
+    "calibrate",
 )
 SHAPE = ("--gpus", 3, "--slots", 6)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from moeopt import collocation
-from moeopt.cluster import reference
+from moeopt.cluster import Cluster, reference
 from moeopt.collocation import CollocationInstance, Transport
 from moeopt.errors import InstanceError
 
@@ -38,6 +38,11 @@ GOOD = [[0, 1], [2, 3], [0, 2]]
         (GOOD, {"objective": "time"}, "needs a link graph"),
         (GOOD, {"objective": "tokens"}, "copies are merged"),
         (GOOD, {"max_imbalance": 0.5}, "must be a finite number >= 1"),
+        (GOOD, {"hidden": 10**30}, "must be at most 1e+15"),
+        (GOOD, {"batch_tokens": 1e300}, "must be between 1e-15 and 1e+15"),
+        (GOOD, {"step_s": 1e-300}, "must be between 1e-15 and 1e+15"),
+        ([[-1, -1], [0, 1]], {"held_out": 0.5}, "that plans are made for, the layer has none but padding"),
+        ([[0, 1], [-1, -1]], {"held_out": 0.5}, "that are held out, the layer has none but padding"),
         (GOOD, {"cluster": "4x8-h100", "nodes": None, "gpus": None}, "must be a Cluster. Build it: cluster.reference"),
         (GOOD, {"held_out": 1.5}, "share of the tokens"),
         (GOOD, {"held_out": 0.99}, "must leave some of the 3 tokens"),
@@ -77,6 +82,27 @@ def test_pair_counts_are_called_an_approximation() -> None:
     assert any("approximation" in note for note in result.notes)
     with pytest.raises(InstanceError, match="must be symmetric"):
         CollocationInstance(pairs=np.triu(pairs), nodes=2, gpus=2)
+
+
+@pytest.mark.parametrize(("counts", "message"), [
+    ([[[7]]], "no two experts that are selected together"),
+    ([[[3, 0], [0, 4]]], "no two experts that are selected together"),
+    ([[[0, 2**62], [2**62, 0]]], "counted up to 1,125,899,906,842,624"),
+    (np.full((1, 2, 2), 2**64 - 1, dtype=np.uint64), "counted up to 1,125,899,906,842,624"),
+])  # fmt: skip
+def test_pairs_that_are_none_or_too_many_are_refused(counts: Any, message: str) -> None:
+    with pytest.raises(InstanceError, match=message):
+        CollocationInstance(pairs=counts, nodes=2, gpus=2)
+
+
+def test_links_of_any_speed_have_finite_times() -> None:
+    for speed in (1e-24, 1.0, 1e24):
+        links = Cluster.from_links(2, [(0, 1, speed)], nodes=[0, 1])
+        result = collocation.solve(CollocationInstance(GOOD, cluster=links, batch_tokens=1e15), method="id_order")
+        assert result.objective is not None and np.isfinite(result.objective)
+    for speed in (5e-324, 1e-300, 1.7e308):
+        with pytest.raises(InstanceError, match="no link has this"):
+            Cluster.from_links(2, [(0, 1, speed)])
 
 
 def test_group_limited_routing_is_taken_where_tokens_keep_it() -> None:

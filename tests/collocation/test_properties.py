@@ -148,3 +148,34 @@ def test_interpreted_search_equals_compiled(monkeypatch: pytest.MonkeyPatch) -> 
                 function.plain = lambda function=function: function
         plans.append(collocation.solve(instance, limits=Limits(iterations=60)).plan.slot_expert)
     assert (plans[0] == plans[1]).all()
+
+
+@pytest.mark.parametrize("fields", [
+    {"source": None, "slots": [2, 2, 1, 2], "ids": [[0], [1]]},
+    {"source": [1, 2, 2, 0, 3], "slots": 4, "ids": [[0], [1], [1], [0], [0]]},
+    {"source": None, "slots": 4, "ids": [[0, 1], [1, -1]], "transport": "deepep-ll", "objective": "tokens"},
+    {"source": [0, 3], "slots": 4, "ids": [[0, 1], [1, 0]], "transport": "nvl-domain"},
+    {"source": None, "slots": 4, "ids": [[0, 1], [1, -1]], "max_imbalance": 1.5},
+])  # fmt: skip
+def test_exact_claims_nothing_for_replicas_that_its_programme_lacks(fields: dict[str, object]) -> None:
+    """Slots that may be empty may also have replicas, which are below the best plan without any."""
+    given = {"experts": 2, "nodes": 2, "gpus": 4, "fill": "at_most", "replica_rule": "even"} | fields
+    instance = CollocationInstance(**given)
+    result = collocation.solve(instance, method="exact")
+    plans = list(legal(instance))
+    if instance.max_imbalance is not None:
+        plans = [held for held in plans if not collocation.faults(instance, collocation.Collocation.of(held))]
+    best = float(min(objective(instance, 0, held) for held in plans))
+    assert result.lower_bound is None or result.lower_bound <= best
+    assert result.objective is None or result.objective >= best
+    if result.status is Status.OPTIMAL:
+        assert result.objective == best
+
+
+def test_exact_keeps_the_load_cap_of_gpus_or_says_that_it_found_no_plan() -> None:
+    """Without a replica one expert is twice the mean of two GPUs; with one on each it is the mean."""
+    plain = {"experts": 1, "nodes": 2, "gpus": 2, "slots": 2, "fill": "at_most", "max_imbalance": 1.0}
+    result = collocation.solve(CollocationInstance([[0], [0]], **plain), method="exact")
+    assert result.status in (Status.UNKNOWN, Status.OPTIMAL)
+    if result.status is Status.UNKNOWN:
+        assert any("max_imbalance = 1" in text for text in result.notes)

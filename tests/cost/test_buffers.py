@@ -16,9 +16,11 @@ from moeopt.cost import (
     expected_payload,
     launch_overhead_s,
     low_latency_buffer_bytes,
+    normal_buffer_bytes,
     payload_bound,
     receive_tensor_bytes,
 )
+from moeopt.errors import InstanceError
 from tests.cost.faults import names_all
 
 shapes = st.tuples(st.integers(1, 6), st.integers(1, 4)).flatmap(
@@ -112,3 +114,20 @@ def test_bad_input_is_named_all_at_once() -> None:
         *("size_bytes", "ratio", "bytes_per_s", "quantize_s", "dequantize_s"),
     )
     names_all(lambda: launch_overhead_s(-1, launch_s=-1, layers=-1), "launches", "launch_s", "layers")
+
+
+def test_windows_of_normal_mode_within_a_node() -> None:
+    """Ten channels of 8 peers with 256 tokens of 14,336 bytes, 128 places of 16 bytes each and 8 bytes of origin."""
+    exact = 10 * 8 * (256 * (14_336 + 2_048 + 8) + 5 * 4)
+    assert normal_buffer_bytes(hidden=7168, ranks=8) == exact + -exact % 128
+
+
+def test_windows_of_normal_mode_between_nodes() -> None:
+    token = 14_336 + 2_048 + 8
+    nvl, rdma = 12 * 8 * (288 * token + 11 * 4), 12 * 4 * 2 * (128 * token + 18 * 4)
+    assert 0 <= normal_buffer_bytes(hidden=7168, ranks=32, sms=24) - nvl - rdma < 256
+
+
+def test_normal_mode_wants_whole_nodes() -> None:
+    with pytest.raises(InstanceError, match=r"ranks = 12: beyond 8 must be a multiple of 8\. Use 8 or 16\."):
+        normal_buffer_bytes(hidden=7168, ranks=12)

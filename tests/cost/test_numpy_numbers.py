@@ -35,6 +35,7 @@ CALLS: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = [
     (cost.staged_all_to_all_s, (BIG,), {"fabric": NICS, "copies": COPIES, "token_bytes": 7168, "chunks": 4}),
     (cost.Fabric, (16, 2, LINK, LINK), {}),
     (cost.low_latency_buffer_bytes, (), {"max_tokens": 8192, "hidden": 7168, "experts": 288, "ranks": 144}),
+    (cost.normal_buffer_bytes, (), {"hidden": 7168, "ranks": 144, "sms": 24}),
     (cost.receive_tensor_bytes, (), {"local_experts": 2, "max_tokens": 8192, "ranks": 144, "copy_bytes": 14336}),
     (cost.payload_bound, (), {"top_k": 8, "devices": 64}),
     (cost.expected_payload, (), {"experts": 256, "top_k": 8, "devices": 64}),

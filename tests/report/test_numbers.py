@@ -178,9 +178,9 @@ def test_block_refuses_another_instance(block: Block) -> None:
     with pytest.raises(InstanceError, match="does not belong to the instance, whose digest is"):
         Block(instance_of(layers=5), block.comparison)
     with pytest.raises(
-        InstanceError, match=r"comparison\.problem = 'mesh': is a problem this report has no tables for"
+        InstanceError, match=r"comparison\.problem = 'microbatch': is a problem this report has no tables for"
     ):
-        Block(block.instance, replace(block.comparison, problem="mesh"))
+        Block(block.instance, replace(block.comparison, problem="microbatch"))
 
 
 def _ended(block: Block, **stops: str) -> Block:

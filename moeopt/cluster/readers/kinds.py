@@ -50,7 +50,7 @@ def _json(head: str) -> str | None:
 
 def _text(head: str) -> str | None:
     from moeopt.cluster.readers.ib import is_dump
-    from moeopt.cluster.readers.smi import is_matrix
+    from moeopt.cluster.readers.smi import has_row, is_matrix
 
     if is_matrix(head):
         return SMI
@@ -64,8 +64,8 @@ def _text(head: str) -> str | None:
         return MODEL
     if re.search(r"^\s*(-\s+)?(apiVersion|kind)\s*:", head, re.MULTILINE) and re.search(r"\blabels\s*:", head):
         return LABELS_YAML
-    if re.search(r"^[ \t>|#$]*GPU0\b.*\bGPU1\b", head, re.MULTILINE):
-        return SMI  # a header without its rows: its reader says so
+    if re.search(r"^[ \t>|#$]*GPU0\b.*\bGPU1\b", head, re.MULTILINE) or has_row(head):
+        return SMI  # a header without its rows, or rows without it: its reader says so
     first = next((line for line in head.split("\n") if line.strip()), "")
     if re.fullmatch(r"[\w.+\-,;\t ]+", first) and re.search(r"[,;\t ]", first.strip()) and re.search(r"\d", head):
         return COSTS_CSV

@@ -69,14 +69,25 @@ def is_matrix(text: str) -> bool:
     return False
 
 
+def has_row(text: str) -> bool:
+    """Whether some line is a row of such a matrix.
+
+    >>> has_row("GPU3    NV12    X       SYS  0-23"), has_row("GPU3,12,0")
+    (True, False)
+    """
+    return any(
+        _CELL.match(text, match.end()) for match in re.finditer(r"^[ \t>|#$]*GPU\d+(?=[ \t|])", text, re.MULTILINE)
+    )
+
+
 def read_matrix(text: str, source: str) -> Matrix:
     """Find the matrix and read it.
 
     Raises
     ------
     InstanceError
-        The command had failed, there is no header, a row has too few cells, rows of GPUs are missing or stand twice;
-        every violation at once.
+        The command had failed, there is no header, a row has too few cells, no column, or its X in another column,
+        rows of GPUs are missing or stand twice; every violation at once.
 
     >>> found = read_matrix(" GPU0 GPU1 CPU Affinity\\nGPU0 X SYS 0-7\\nGPU1 SYS X 8-15\\n", "topo.txt")
     >>> found.gpus, found.cell("GPU0", "GPU1"), found.affinity["GPU1"]
@@ -90,7 +101,7 @@ def read_matrix(text: str, source: str) -> Matrix:
             fix = ("A software RDMA device, such as soft-iWARP, is known to cause it: remove it (rdma link show, "
                    "then rdma link delete NAME) and run nvidia-smi topo -m again")  # fmt: skip
             raise refuse(source, FAILED, rule, fix)
-        rule = "has no line of column names GPU0, GPU1, ..."
+        rule = "has no line of column names, GPU0 GPU1 and so on"
         raise refuse(source, lines[0].strip(), rule, "Give the whole output of nvidia-smi topo -m")
     check = Violations(source)
     twice = sorted({label for label in labels if labels.count(label) > 1})
@@ -148,6 +159,10 @@ def _row(line: str, number: int, matrix: Matrix, check: Violations) -> None:
         if label in matrix.labels and _CELL.match(line, match.end()):
             break
     else:
+        alone = re.match(r"[ \t>|#$]*(GPU\d+)(?=[ \t|])", line)
+        if alone and _CELL.match(line, alone.end()):
+            fix = "A column name is missing: copy the whole matrix"
+            check.add("rows", alone[1], rule="has no column of its name", fix=fix, where=f"line {number}")
         return
     cells: list[str] = []
     at = match.end()
@@ -164,6 +179,11 @@ def _row(line: str, number: int, matrix: Matrix, check: Violations) -> None:
         rest = line[at:].strip() or "the end of the line"
         rule = f"has {len(cells)} of {len(matrix.labels)} cells, and then {rest[:30]}"
         check.add("rows", label, rule=rule, fix="Copy the whole matrix, every column", where=where)
+        matrix.cells[label] = {}
+    elif cells[matrix.labels.index(label)] != "X" and "X" in cells:
+        rule = f"has X in the column of {matrix.labels[cells.index('X')]}, and not in its own"
+        fix = "A column name is missing or out of place: copy the whole matrix"
+        check.add("rows", label, rule=rule, fix=fix, where=where)
         matrix.cells[label] = {}
     else:
         matrix.cells[label] = dict(zip(matrix.labels, cells, strict=True))

@@ -95,7 +95,13 @@ def _nvlink(
     graph: nx.DiGraph, matrix: Matrix, ids: dict[str, str], counts: dict[tuple[str, str], int], notes: list[str]
 ) -> int:
     """Add NVLinks; gives how many the GPU with the most of them has."""
-    joined = {gpu for (one, other), links in counts.items() if links and one != other for gpu in (one, other)}
+    joined = {
+        gpu
+        for one in matrix.gpus
+        for other in matrix.gpus
+        for gpu in (one, other)
+        if one != other and counts.get((one, other))
+    }
     gpus = [gpu for gpu in matrix.gpus if gpu in joined]
     if not gpus:
         return 0

@@ -31,7 +31,7 @@ def held_to_cap(run: Run) -> Run:
         held = outcome.plan.slot_expert.astype(np.int64)
         reached = 1.0
         for row in range(instance.num_layers):
-            held[row], ratio = _lowered(instance, row, held[row])
+            held[row], ratio = lowered(instance, row, held[row])
             reached = max(reached, ratio)
         if reached > instance.max_imbalance * (1 + 1e-12):
             note = f"no plan within max_imbalance = {instance.max_imbalance:g} was found, the nearest has {reached:.4f}"
@@ -43,7 +43,7 @@ def held_to_cap(run: Run) -> Run:
     return capped
 
 
-def _lowered(instance: CollocationInstance, row: int, held: Ints) -> tuple[Ints, float]:
+def lowered(instance: CollocationInstance, row: int, held: Ints) -> tuple[Ints, float]:
     """Swaps that bring the busiest GPU down, as long as there are any; and the imbalance reached.
 
     Where they do not keep the cap, experts placed by load alone are swapped instead: some plan is better than none.

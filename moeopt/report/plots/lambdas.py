@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from moeopt.report.plots.canvas import FAINT, Plot, label, new_figure, style, to_svg
 
 if TYPE_CHECKING:
-    from moeopt.report.collocation_rows import RowFigures
+    from moeopt.report.rows import RowFigures
 
 SHOWN = 12
 

@@ -1,0 +1,153 @@
+"""Choose a parallel mesh: degrees, pools, GPU types and how many, with a bound, the runners-up and the command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moeopt.cli import units
+from moeopt.cli.llms import WhichLlm
+from moeopt.cli.mesh_options import Asked, Choice, Fleet, Simulating
+from moeopt.cli.options import SOLVING, Output
+from moeopt.cli.say import Say, complain
+from moeopt.cli.verb import DONE, INFEASIBLE, NO_PLAN, verb
+from moeopt.errors import Violations
+from moeopt.limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from moeopt.mesh.goodput.plans import PlanGoodput
+    from moeopt.result import Result
+
+EXAMPLE = """Example:
+
+moeopt mesh --llm deepseek-v3 --gpu h800 --gpus 320 --context 4096 --tpot 50ms
+
+moeopt mesh --llm deepseek-v3 --gpu h200 --rate 20 --input-tokens 4000 --output-tokens 1000 --ttft 2s --tpot 50ms
+
+moeopt mesh --hf-config config.json --gpu h100 --gpus 8 --tpot 10ms --json
+
+moeopt mesh --llm deepseek-v3 --gpu h800 --gpus 96 --ttft 2s --tpot 50ms --simulate --attainment 0.95
+
+moeopt mesh --llm mixtral-8x22b --gpu h20::1.85 --gpu l40s::1.08 --roles attention=h20,experts=l40s --rate 50
+
+moeopt mesh --llm llama-3.1-405b --gpu gb200:64 --context 1000000 --families long --objective time -o front.svg"""
+
+ENDINGS = (".json", ".svg", ".png")
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Limits of a solve."""
+
+    time_limit: Annotated[
+        str | None, typer.Option("--time-limit", help="Stop after 5s, 500ms; none by default.", rich_help_panel=SOLVING)
+    ] = None
+    gap: Annotated[
+        float | None, typer.Option("--gap", help="Stop at this proven gap: 0.001 is 0.1 %.", rich_help_panel=SOLVING)
+    ] = None
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed, for plug-ins.", rich_help_panel=SOLVING)] = 0
+    threads: Annotated[int, typer.Option("--threads", help="Threads a solver may use.", rich_help_panel=SOLVING)] = 1
+
+    def limits(self) -> Limits:
+        """Check and build the limits."""
+        check = Violations()
+        time_s = None if self.time_limit is None else units.seconds("--time-limit", self.time_limit, check)
+        check.raise_if_any()
+        return Limits(time_s, self.gap, None, None, self.threads)
+
+
+@verb
+def mesh(
+    say: Say,
+    which: WhichLlm,
+    fleet: Fleet,
+    asked: Asked,
+    choice: Choice,
+    pace: Pace,
+    simulating: Simulating,
+    output: Output,
+    input: Annotated[
+        str | None, typer.Argument(metavar="[INPUT]", help="An instance document instead of options; - is stdin.")
+    ] = None,
+    method: Annotated[
+        str, typer.Option("--method", help="See moeopt info methods; or package.module:function.")
+    ] = "auto",
+) -> int:
+    """Which parallel degrees, which pools, which GPUs and how many: the best of all that fit, with a bound.
+
+    With --rate the fewest (or, with prices, the cheapest) GPUs that serve it within the service levels; else the most
+    requests a second of the GPUs given. Times are modelled: they rank configurations; for figures of your own cluster
+    fit the constants first (moeopt calibrate).
+
+    --simulate lets requests come at random: the rate at which so many keep TTFT and TPOT, beside the rate of means.
+
+    -o writes the plan (.json) or the front of configurations (.svg, .png). JSON is in seconds and bytes.
+    """
+    from moeopt.cli import mesh_simulate as simulation
+    from moeopt.cli.mesh_input import question
+    from moeopt.cli.solving import find_plugins, guarded_output, named
+    from moeopt.cli.target import STDOUT, check_target
+    from moeopt.mesh import PROBLEM
+
+    check = Violations()
+    limits, found = None, None
+    with check.within():
+        limits = pace.limits()
+    to_file = output.output if output.output != STDOUT else None
+    if to_file is not None:
+        with check.within():
+            check_target(to_file, ENDINGS, output.force, what="a plan or a front")
+    with check.within():
+        simulation.check_options(simulating)
+    with check.within():
+        found = question(input, which, fleet, asked, choice)
+    check.raise_if_any()
+    assert found is not None and limits is not None
+    instance = found.instance
+    find_plugins([method])
+    ours = named(PROBLEM, method, say.verbose)
+    with say.progress(instance.name or "mesh") as listener, guarded_output([method]), ours:
+        result = PROBLEM.solve(instance, method=method, limits=limits, seed=pace.seed, on_progress=listener)
+    result = replace(result, notes=(*found.notes, *result.notes))
+    chance = simulation.simulated(simulating, instance, result, pace.seed, say)
+    if to_file is not None:
+        _write(to_file, result, chance, output.force)
+    if output.json or output.output == STDOUT:
+        say.document(simulation.document(result, chance))
+    elif result.solution is not None:
+        from moeopt.cli.mesh_words import show
+
+        show(result, instance, found.band, say)
+        simulation.show(chance, instance, say)
+    for note in result.notes:
+        say.note(note)
+    if to_file is not None and (result.solution is not None or to_file.lower().endswith(".json")):
+        say.note(f"written: {to_file}")
+    for one in chance or ():
+        for note in one.notes:
+            say.note(note)
+    for conflict in result.conflicts:
+        complain(f"{instance.name or 'mesh'}: infeasible: {conflict['message']}")
+    if result.status == "INFEASIBLE":
+        return INFEASIBLE
+    if result.status == "UNKNOWN":
+        complain(f"{instance.name or 'mesh'}: no plan was found ({result.stop})")
+        return NO_PLAN
+    return DONE
+
+
+def _write(path: str, result: Result, chance: Sequence[PlanGoodput] | None, force: bool) -> None:
+    from moeopt.cli.mesh_simulate import document
+    from moeopt.documents import to_json, write_file
+
+    if path.lower().endswith(".json"):
+        write_file(path, to_json(document(result, chance)) + "\n", force=force)
+    elif result.solution is not None:
+        from moeopt.report.plots.mesh import pareto_png, pareto_svg
+
+        draw = pareto_svg if path.lower().endswith(".svg") else pareto_png
+        write_file(path, draw(result.solution), force=force)

@@ -1,0 +1,203 @@
+"""Replicas that serve whole requests: chunks of prefill beside decoding."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from moeopt.mesh.config import Config, Enumerated
+from moeopt.mesh.families.best import Best
+from moeopt.mesh.families.context import Context
+from moeopt.mesh.families.decode import binds, late
+from moeopt.mesh.families.prefill import together
+from moeopt.mesh.families.queue import wait_s
+from moeopt.mesh.families.room import Rooms
+from moeopt.mesh.families.search import largest
+from moeopt.mesh.step.decode import Beside, Decoder
+from moeopt.mesh.step.parts import total_s
+from moeopt.mesh.step.prefill import Portion, Prefiller, portions
+from moeopt.mesh.step.table import Bools, Floats, Ints, Table
+
+CLOSE = 0.98
+"""A TTFT beyond this part of its limit is what binds, where memory and the largest batch do not."""
+
+
+def colocated(context: Context) -> list[Config]:
+    """Whole requests on one replica: the largest batch of each shape within TPOT, TTFT and memory, over chunks."""
+    found: list[Config] = []
+    for table, refused in context.fitting("colocated", context.demand.workload.kept_tokens):
+        found += refused
+        if len(table):
+            found += _judge(context, table)
+    return found
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Steady state of decoding with a portion of prefill in some of its steps.
+
+    With B sequences of a rank each step must prefill ``B y / O`` prompts (y tokens a step and sequence, O in all), so
+    that a part ``rho`` of a rank's steps carries a portion. Ranks that step together take the long step when any of
+    them carries one, a part ``f = 1 - (1 - rho)^dp``, and then have ``rho / f`` of the portion each in experts and
+    communication, and one the whole of it in attention. A pipeline of as many micro-batches as stages turns once in
+    ``pp`` times its longest one, for each waits for its own last stage: long with any, ``1 - (1 - rho)^(dp pp)``.
+    """
+
+    decoder: Decoder
+    prefiller: Prefiller
+    context: Context
+
+    def busy(self, batch: Ints, portion: Portion, mean: float) -> Floats:
+        """Part of a rank's steps that carry the portion; 1 or more: prefill cannot keep up."""
+        workload = self.context.demand.workload
+        new = max(workload.computed_tokens, 1.0)
+        return batch / self.decoder.table.pp * mean / workload.output_tokens * new / portion.chunk
+
+    def beside(self, portion: Portion) -> dict[bool, Floats]:
+        """Seconds of the portion's attention in a layer beside decoding, whose step has read the weights already."""
+        setting, found = self.decoder.table.setting, {}
+        machine, reached = setting.gpu.machine, setting.gpu.machine.efficiency
+        for window in {window for window, _ in self.prefiller.kinds}:
+            _, flops, moved = self.prefiller.attention(portion, window)
+            computed = flops / (machine.peak(setting.numerics.attention) * reached.compute)
+            found[window is not None] = np.maximum(computed, moved / (machine.bytes_per_s * reached.memory))
+        return found
+
+    def times(
+        self, batch: Ints, portion: Portion, beside: dict[bool, Floats], draft: int, mean: float, dual: bool
+    ) -> tuple[Floats, Floats]:
+        """TPOT and TTFT."""
+        decoder, own = self.decoder, self.decoder.own(batch)
+        long, carried, busy = self.shares(batch, portion, beside, mean)
+        cases = {window: np.stack([np.zeros_like(own), seconds]) for window, seconds in beside.items()}
+        both = Beside(cases, np.stack([np.zeros_like(own), carried.tokens]))
+        plain, step = decoder.seconds(own, queries=draft + 1, dual=dual, beside=both)
+        mixed = long * step + (1 - long) * plain
+        more = draft * total_s(decoder.drafting(own)) if draft else 0.0
+        align = together(decoder.table) if portion.prompts == 1 else 1.0
+        first = (portion.rounds + decoder.table.pp - 1 + align / 2) * step
+        tpot = (mixed * decoder.table.pp + more) / mean
+        return tpot, first + wait_s(busy, portion.rounds * step, portion.prompts)
+
+    def parts(
+        self, batch: Ints, portion: Portion, beside: dict[bool, Floats], draft: int, mean: float, dual: bool
+    ) -> Floats:
+        """Parts of a token's time, which add up to TPOT."""
+        decoder, own = self.decoder, self.decoder.own(batch)
+        long, carried, _ = self.shares(batch, portion, beside, mean)
+        mixed = long * decoder.parts(own, queries=draft + 1, dual=dual, beside=carried)
+        mixed = mixed + (1 - long) * decoder.parts(own, queries=draft + 1, dual=dual)
+        more = draft * decoder.drafting(own) if draft else 0.0
+        return (mixed * decoder.table.pp + more) / mean
+
+    def shares(
+        self, batch: Ints, portion: Portion, beside: dict[bool, Floats], mean: float
+    ) -> tuple[Floats, Beside, Floats]:
+        """The part of steps that are long, what they carry, and the part of a rank's steps that carry something."""
+        busy: Floats = np.minimum(self.busy(batch, portion, mean), 1.0)
+        ranks = np.where(together(self.decoder.table) > 0, self.decoder.table.dp, 1)
+        any_rank: Floats = 1 - (1 - busy) ** ranks
+        long: Floats = 1 - (1 - any_rank) ** self.decoder.table.pp
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.where(any_rank > 0, busy / any_rank, 1.0)
+        return long, Beside(beside, portion.chunk * share), busy
+
+
+def _judge(context: Context, table: Table) -> list[Config]:
+    one, workload, slo = context.instance, context.demand.workload, context.demand.slo
+    decoder = Decoder(table, workload.context_tokens)
+    context.look()
+    mixed = Mixed(decoder, Prefiller(table, workload), context)
+    rooms: dict[tuple[int, bool], Rooms] = {}
+    limits = tuple(np.inf if limit is None else limit for limit in (slo.tpot_s, slo.ttft_s))
+    best, options = Best.none(len(table)), portions(workload)
+    least = np.full((2, len(table)), np.inf)
+    for place, portion in enumerate(options):
+        context.look()
+        beside = mixed.beside(portion)
+        for draft, mean in enumerate((1.0, *one.drafts)):
+            for overlap in (False, True) if decoder.ffn.overlaps.any() else (False,):
+                chosen = (portion, beside, draft, mean, overlap)
+                if (draft, overlap) not in rooms:
+                    rooms[draft, overlap] = context.rooms(table, workload.kept_tokens, draft=draft, overlap=overlap)
+                fit = rooms[draft, overlap].most(portion.chunk)
+                most = np.minimum(fit, context.most_batch)
+
+                def fits(batch: Ints, chosen: tuple = chosen) -> Bools:  # type: ignore[type-arg]
+                    tpot, ttft = mixed.times(batch, *chosen)
+                    return (tpot <= limits[0]) & (ttft <= limits[1]) & (mixed.busy(batch, chosen[0], chosen[3]) < 1)
+
+                context.look()
+                alone = mixed.times(np.ones_like(most), *chosen)
+                least = np.minimum(least, alone)
+                batch = largest(fits, most)
+                kept = np.maximum(batch, 1)
+                tpot, ttft = mixed.times(kept, *chosen)
+                rate = batch * table.dp / tpot * context.launched(table, draft, overlap)
+                better = rate > best.rate * (1 + 1e-12)
+                if better.any():
+                    parts = mixed.parts(kept, *chosen)
+                    best.take(better, batch=batch, rate=rate, tpot_s=tpot, ttft_s=ttft, parts=parts, fit=fit)
+                    best.take(better, draft=draft, portion=place, overlap=overlap)
+    return [_config(context, table, rooms, best, row, options, least[:, row]) for row in range(len(table))]
+
+
+def _config(
+    context: Context,
+    table: Table,
+    rooms: dict[tuple[int, bool], Rooms],
+    best: Best,
+    row: int,
+    options: list[Portion],
+    least: Floats,
+) -> Config:
+    shape, kv = table.shapes[row], table.setting.numerics.kv
+    batch, draft, overlap = int(best.batch[row]), int(best.draft[row]), bool(best.overlap[row])
+    room, chunk = rooms[draft, overlap], options[int(best.portion[row])].chunk
+    if not batch:
+        why, (tpot_s, ttft_s) = _reasons(context, room, row, options, least), least.tolist()
+        return context.refuse("colocated", shape, why, kv, ttft_s=ttft_s, tpot_s=tpot_s)
+    bound, slo = binds(context, room, row, best), context.demand.slo
+    if bound == "tpot" and slo.ttft_s is not None and best.ttft_s[row] > CLOSE * slo.ttft_s:
+        bound = "ttft"
+    tokens = float(best.rate[row])
+    rate = tokens / context.demand.workload.output_tokens
+    return Enumerated(
+        context.place,
+        "colocated",
+        shape,
+        batch,
+        {shape.gpu: shape.gpus},
+        prefill_per_s=rate,
+        decode_per_s=rate,
+        ttft_s=float(best.ttft_s[row]),
+        tpot_s=float(best.tpot_s[row]),
+        tokens_per_s=tokens,
+        chunk=math.ceil(chunk),
+        draft=draft,
+        overlap=overlap,
+        kv=kv,
+        memory=lambda: {shape.gpu: room.at(row, batch, chunk)},
+        binds=bound,
+        parts_s=lambda: best.parts_of(row),
+        legal_in=lambda: context.legal_in(table, row, draft, overlap),
+    )
+
+
+def _reasons(context: Context, room: Rooms, row: int, options: list[Portion], least: Floats) -> tuple[str, ...]:
+    smallest = min(portion.chunk for portion in options)
+    if room.at(row, 1, smallest).free < 0:
+        return (room.reason(row, smallest),)
+    slo, found = context.demand.slo, []
+    if slo.tpot_s is not None and least[0] > slo.tpot_s:
+        found.append(late(context, float(least[0])))
+    if slo.ttft_s is not None and least[1] > slo.ttft_s:
+        found.append(f"TTFT is {least[1] * 1e3:.4g} ms with one sequence, above {slo.ttft_s * 1e3:.4g} ms")
+    if not found:
+        said = " and ".join(
+            f"{name} of {limit * 1e3:.4g} ms" for name, limit in (("TPOT", slo.tpot_s), ("TTFT", slo.ttft_s)) if limit
+        )
+        found.append(f"no chunk keeps {said or 'up with decoding'} together, even with one sequence")
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Baselines of the purchase: one a file."""

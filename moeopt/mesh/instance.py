@@ -1,0 +1,239 @@
+"""The mesh instance: LLMs with their workloads, GPUs there are, what is wanted; frozen and checked at birth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from moeopt.cost.checks import not_negative, positive, whole
+from moeopt.cost.constants import OVERHEAD_S
+from moeopt.cost.roofline import Numerics
+from moeopt.documents import sha256
+from moeopt.errors import Violations
+from moeopt.llm.facts import LlmFacts
+from moeopt.llm.precision import FORMATS
+from moeopt.mesh import given
+from moeopt.mesh.config import Config, Family
+from moeopt.mesh.hardware import GpuType
+from moeopt.mesh.imbalance import Imbalance
+from moeopt.mesh.workload import Slo, Workload
+
+Objective = Literal["gpus", "price", "goodput", "time"]
+SCHEMA = "moeopt/mesh-instance/1"
+FAMILIES: tuple[Family, ...] = get_args(Family)
+MOST_BATCH = 4096
+"""Sequences of one data-parallel rank at most, unless the instance says otherwise."""
+SIDES = ("prefill", "decode", "attention", "experts", "colocated", "long")
+"""Parts that can be tied to a type of GPU."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """One LLM with the requests it has to serve.
+
+    Parameters
+    ----------
+    llm
+        Sizes of the LLM.
+    workload, slo
+        Requests, and service levels; none by default.
+    numerics
+        Formats of weights, cache and arithmetic; ``None``: those of the LLM's checkpoint as far as GPUs have them.
+    """
+
+    llm: LlmFacts
+    workload: Workload
+    slo: Slo = field(default_factory=Slo)
+    numerics: Numerics | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class MeshInstance:
+    """Which degrees, which pools, which GPUs, how many?
+
+    Parameters
+    ----------
+    demands
+        One or several LLMs, each with its workload.
+    gpus
+        Types of GPU by falling preference among equals; names are unique.
+    objective
+        ``gpus`` or ``price``: the fewest or cheapest that serve every demand's rate; ``goodput``: the most requests a
+        second with the stock there is (with several demands in proportion to their rates); ``time``: the shortest
+        time per output token with the stock.
+    families
+        Families to look at.
+    kv_formats
+        Formats of the cache to look at; empty: that of the numerics.
+    reserve_bytes
+        Kept free on every GPU beyond the unusable part: graphs, activations, other processes.
+    most_pp, most_batch
+        Pipeline stages, and sequences of a data-parallel rank, at most.
+    redundant
+        Numbers of redundant experts to look at; ``None``: those that divide, up to a replica more on each rank.
+    imbalance
+        Load of the busiest rank over the mean, by EP and redundant experts.
+    overhead_s
+        Seconds of launches of one layer.
+    sides
+        Part to type of GPU: ``{"attention": "H20", "experts": "L40S"}``; parts that are not named may use any.
+    engine
+        Only what this engine can launch; ``None``: everything, with a mark.
+    transport
+        All-to-all of experts: ``deepep-normal``, ``deepep-ll``, ``allgather`` or ``auto`` (prefill the first, decode
+        the second, one domain NVLink).
+    drafts
+        Mean tokens that a step yields for 1, 2, ... drafted tokens (`moeopt.cost.accepted_lengths`); empty: none.
+    configs
+        Configurations with figures of their own, measured ones for instance, instead of those that the families yield;
+        ``None``: the families'.
+    name
+        For people.
+
+    Raises
+    ------
+    InstanceError
+        Everything malformed, all at once: no demands or GPUs, a name twice, a rate missing where one is needed, a
+        price missing where price is asked, a stock missing where goodput or time is asked, unknown names.
+    """
+
+    demands: tuple[Demand, ...]
+    gpus: tuple[GpuType, ...]
+    objective: Objective = "gpus"
+    families: tuple[Family, ...] = ("colocated", "prefill", "decode", "apart")
+    kv_formats: tuple[str, ...] = ()
+    reserve_bytes: float = 0.0
+    most_pp: int = 8
+    most_batch: int = MOST_BATCH
+    redundant: tuple[int, ...] | None = None
+    imbalance: Imbalance = field(default_factory=Imbalance.shipped)
+    overhead_s: float = OVERHEAD_S
+    sides: Mapping[str, str] = field(default_factory=dict)
+    engine: str | None = None
+    transport: str = "auto"
+    drafts: tuple[float, ...] = ()
+    configs: tuple[Config, ...] | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        check = Violations()
+        for field_name in ("demands", "gpus", "families", "kv_formats", "drafts"):
+            object.__setattr__(self, field_name, tuple(getattr(self, field_name)))
+        if not self.demands:
+            check.add("demands", "none", rule="there must be an LLM to serve", fix="Give one")
+        self._check_gpus(check)
+        self._check_objective(check)
+        for family in self.families:
+            if family not in FAMILIES:
+                check.add("families", family, rule=f"is not one of {', '.join(FAMILIES)}", fix="Use one of these")
+        for kv in self.kv_formats:
+            if kv not in FORMATS:
+                check.add("kv_formats", kv, rule=f"is not one of {', '.join(FORMATS)}", fix="Use one of these")
+        self._check_serving(check)
+        not_negative(check, reserve_bytes=self.reserve_bytes, overhead_s=self.overhead_s)
+        whole(check, most_pp=self.most_pp, most_batch=self.most_batch)
+        for place, value in enumerate(self.redundant or ()):
+            whole(check, 0, **{f"redundant[{place}]": value})
+        for place, mean in enumerate(self.drafts):
+            positive(check, **{f"drafts[{place}]": mean})
+        if self.configs is not None:
+            object.__setattr__(self, "configs", tuple(self.configs))
+            given.check_configs(check, self)
+        check.raise_if_any()
+
+    def _check_gpus(self, check: Violations) -> None:
+        if not self.gpus:
+            check.add("gpus", "none", rule="there must be a type of GPU", fix="Give one")
+        names = [gpu.name for gpu in self.gpus]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            check.add("gpus", name, rule="is there twice", fix="Give its whole stock once")
+        for side, name in self.sides.items():
+            if side not in SIDES:
+                check.add("sides", side, rule=f"is not one of {', '.join(SIDES)}", fix="Use one of these")
+            if name not in names:
+                check.add("sides", name, rule=f"is no type of GPU here: {', '.join(names)}", fix="Add it", where=side)
+
+    def _check_serving(self, check: Violations) -> None:
+        from moeopt.mesh.flags import ENGINES
+        from moeopt.mesh.transport import TRANSPORTS
+
+        if self.engine is not None and self.engine not in ENGINES:
+            rule, fix = f"is not one of {', '.join(ENGINES)}", "Use one of these, or leave it out"
+            check.add("engine", self.engine, rule=rule, fix=fix)
+        if self.transport not in TRANSPORTS:
+            check.add(
+                "transport", self.transport, rule=f"is not one of {', '.join(TRANSPORTS)}", fix="Use one of these"
+            )
+
+    def _check_objective(self, check: Violations) -> None:
+        if self.objective not in get_args(Objective):
+            known = ", ".join(get_args(Objective))
+            check.add("objective", self.objective, rule=f"is not one of {known}", fix="Use one of these")
+            return
+        if self.objective == "time" and not any(given.SERVES.get(one, (0, 0))[1] for one in self.families):
+            fix = "Add decode, or ask for goodput"
+            check.add("families", ", ".join(self.families), rule="do not decode, so there is no time a token", fix=fix)
+        for place, demand in enumerate(self.demands):
+            wants_rate = self.objective in ("gpus", "price") or len(self.demands) > 1
+            if wants_rate and demand.workload.rate_per_s is None:
+                fix = "Give requests a second, or ask for goodput with the GPUs there are"
+                where = f"{place}: {demand.llm.name}"
+                check.add(
+                    "rate_per_s", "missing", rule=f"is needed for the objective {self.objective}", fix=fix, where=where
+                )
+        for gpu in self.gpus:
+            if self.objective == "price" and gpu.price is None:
+                fix = "Give what one GPU costs, or ask for the fewest GPUs"
+                check.add("price", "missing", rule="is needed where price is asked", fix=fix, where=gpu.name)
+            if self.objective in ("goodput", "time") and gpu.stock is None:
+                fix = "Say how many GPUs there are"
+                check.add(
+                    "stock", "missing", rule=f"is needed for the objective {self.objective}", fix=fix, where=gpu.name
+                )
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """What has been computed from it once: configurations, the market, bounds."""
+        return {}
+
+    @cached_property
+    def sha256(self) -> str:
+        """Digest of the canonical document without the name."""
+        document = self.to_dict()
+        del document["name"]
+        return sha256(document)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MeshInstance) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
+
+    @classmethod
+    def from_dict(cls, document: Any, source: str = "") -> MeshInstance:
+        """Read a document; unknown fields and versions are refused by name."""
+        from moeopt.mesh.document import read_instance
+
+        return read_instance(document, source)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document: what `from_dict` reads, all seconds and bytes."""
+        from moeopt.mesh.document import to_document
+
+        return to_document(self)
+
+    def gpu(self, name: str) -> GpuType:
+        """The type of GPU with this name."""
+        return next(gpu for gpu in self.gpus if gpu.name == name)
+
+    def for_side(self, side: str) -> tuple[GpuType, ...]:
+        """Types of GPU that this part may use."""
+        only = self.sides.get(side)
+        return self.gpus if only is None else (self.gpu(only),)
+
+
+def demand_of(llm: LlmFacts, workload: Workload | Sequence[int], **rest: Any) -> Demand:
+    """A demand whose workload may be written ``(input_tokens, output_tokens)``."""
+    return Demand(llm, workload if isinstance(workload, Workload) else Workload(*workload), **rest)

@@ -1,0 +1,96 @@
+"""The plan: which configurations, and how many replicas of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+from moeopt.errors import InstanceError, PlanError
+from moeopt.mesh.config import Config
+from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.market import configs_of
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Replicas of one configuration."""
+
+    config: Config
+    replicas: int
+
+
+@dataclass(frozen=True)
+class MeshPlan:
+    """What is bought."""
+
+    pools: tuple[Pool, ...]
+
+
+def plan_of(instance: MeshInstance, counts: Mapping[int, int]) -> MeshPlan:
+    """Replicas by place in the list of configurations."""
+    configs = configs_of(instance)
+    return MeshPlan(tuple(Pool(configs[place], count) for place, count in sorted(counts.items()) if count))
+
+
+def as_plan(instance: MeshInstance, raw: Any) -> MeshPlan:
+    """Take a plan in any form a policy returns.
+
+    A `MeshPlan`; ``{place: replicas}`` or ``[(place, replicas), ...]`` by place in the list of configurations, or by
+    label; or the ``solution`` of a result.
+    """
+    if isinstance(raw, MeshPlan):
+        return raw
+    if isinstance(raw, Mapping) and "pools" in raw:
+        return MeshPlan(tuple(_pool(row) for row in raw["pools"]))
+    pairs = raw.items() if isinstance(raw, Mapping) else raw
+    configs = configs_of(instance)
+    labels: dict[str, list[int]] = {}
+    for place, config in enumerate(configs):
+        labels.setdefault(config.label, []).append(place)
+    faults: list[str] = []
+    counts: dict[int, int] = {}
+    try:
+        listed = [(name, count) for name, count in pairs]
+    except (TypeError, ValueError):
+        raise PlanError([f"a plan is pairs of configuration and replicas, not {type(raw).__name__}"]) from None
+    for name, count in listed:
+        if not isinstance(count, Integral) or isinstance(count, bool):
+            faults.append(f"{name}: {count!r} replicas, must be a whole number")
+            continue
+        if isinstance(name, str):
+            places = labels.get(name, [])
+            if len(places) != 1:
+                faults.append(f"{name}: {'no' if not places else len(places)} configurations have this label")
+                continue
+            name = places[0]
+        if not isinstance(name, Integral) or not 0 <= int(name) < len(configs):
+            faults.append(f"configuration {name!r} is not one of the {len(configs)} there are")
+            continue
+        counts[int(name)] = counts.get(int(name), 0) + int(count)
+    if faults:
+        raise PlanError(faults)
+    return MeshPlan(tuple(Pool(configs[place], count) for place, count in sorted(counts.items())))
+
+
+def _pool(row: Any) -> Pool:
+    from moeopt.mesh.config_document import read_config
+
+    if not isinstance(row, Mapping) or not isinstance(row.get("config"), Mapping):
+        raise PlanError(["a pool is a mapping with config and replicas"])
+    count = row.get("replicas")
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise PlanError([f"{count!r} replicas, must be a whole number"])
+    try:
+        return Pool(read_config(row["config"]), count)
+    except InstanceError as error:
+        raise PlanError([str(fault) for fault in error.violations]) from error
+
+
+def merged(pools: Sequence[Pool]) -> dict[tuple[Any, ...], int]:
+    """Replicas by what is chosen."""
+    found: dict[tuple[Any, ...], int] = {}
+    for pool in pools:
+        found[pool.config.key] = found.get(pool.config.key, 0) + pool.replicas
+    return found

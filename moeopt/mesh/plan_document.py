@@ -1,0 +1,319 @@
+"""The result of a mesh problem as a strict JSON document; pydantic checks its form, `plan_faults` its truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from moeopt.mesh.config import Config, Family
+from moeopt.mesh.records import model_of
+
+SCHEMA = "moeopt/mesh-result/1"
+
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+_Config = model_of(Config)
+Counts = dict[str, Annotated[int, Field(ge=0)]]
+Percentiles = Annotated[list[float], Field(min_length=3, max_length=3)]
+
+
+class Engines(BaseModel):
+    """Engines that launch the replicas of a pool."""
+
+    model_config = _STRICT
+    legal_in: list[str]
+    flags: dict[str, str] = Field(description="the command that does")
+    why_not: dict[str, str] = Field(description="what keeps each other engine")
+
+
+class StagesRow(BaseModel):
+    """The cut of layers into stages."""
+
+    model_config = _STRICT
+    layers: list[int] = Field(description="of each stage, as commands have them")
+    slowest_s: float = Field(description="of the slowest stage and its hop")
+    even_s: float = Field(description="the same with even counts, which figures of the pool have")
+
+
+class PoolRow(BaseModel):
+    """Replicas of one configuration."""
+
+    model_config = _STRICT
+    label: str
+    llm: str
+    replicas: int = Field(ge=1)
+    gpus: Counts = Field(description="of all its replicas")
+    prefill_per_s: float
+    decode_per_s: float
+    used: float = Field(description="part of what it can serve that is needed")
+    engines: Engines
+    stages: StagesRow | None
+    config: _Config  # type: ignore[valid-type]
+
+
+class DemandRow(BaseModel):
+    """What one demand gets."""
+
+    model_config = _STRICT
+    llm: str
+    wanted_per_s: float | None
+    rate_per_s: float
+    served_per_s: dict[str, float] = Field(description="by phase")
+    output_tokens_per_s: float
+    ttft_s: float | None
+    tpot_s: float | None
+    ttft_slo_s: float | None
+    tpot_slo_s: float | None
+
+
+class Alone(BaseModel):
+    """The best with one way of serving."""
+
+    model_config = _STRICT
+    objective: float
+    exact: bool = Field(description="whether that is its optimum")
+
+
+class Families(BaseModel):
+    """With and without disaggregation."""
+
+    model_config = _STRICT
+    used: list[Family]
+    alone: dict[str, Alone | None]
+    best: float
+
+
+class Simplest(BaseModel):
+    """The best with one configuration for each phase of each demand."""
+
+    model_config = _STRICT
+    objective: float
+    pools: list[Annotated[list[str | int], Field(min_length=2, max_length=2)]] = Field(description="[label, replicas]")
+
+
+class Ranked(BaseModel):
+    """A configuration, and why it was not bought."""
+
+    model_config = _STRICT
+    config: int = Field(ge=0, description="place in the list of configurations")
+    demand: int
+    family: Family
+    label: str
+    gpus: Counts
+    redundant: int
+    batch: int
+    chunk: int | None
+    draft: int
+    overlap: bool
+    kv: str
+    ttft_s: float | None
+    tpot_s: float | None
+    prefill_per_s: float
+    decode_per_s: float
+    tokens_per_s_gpu: float | None
+    memory_bytes: dict[str, float]
+    binds: str
+    legal_in: list[str] = Field(description="engines that launch it; empty: paper only")
+    behind: float | None = Field(description="how much dearer a request is than at best; null: no plan with it")
+    bought: bool
+    why_not: str
+
+
+class Point(BaseModel):
+    """A point of the front of speed against throughput."""
+
+    model_config = _STRICT
+    demand: int
+    config: int
+    label: str
+    batch: int = Field(ge=0)
+    user_tokens_per_s: float
+    gpu_tokens_per_s: float
+    gpus: int
+    within_slo: bool
+    bought: bool
+
+
+class AtRate(BaseModel):
+    """The objective with another rate."""
+
+    model_config = _STRICT
+    factor: float
+    objective: float | None
+    exact: bool
+
+
+class Sensitivity(BaseModel):
+    """How the answer would change."""
+
+    model_config = _STRICT
+    gpu_worth: dict[str, float] | None = Field(description="of one more GPU, by the relaxation")
+    curve: list[Annotated[list[float], Field(min_length=2, max_length=2)]] | None = Field(
+        description="[GPUs, requests a second] of one type"
+    )
+    next_gpus: int | None = Field(description="fewest GPUs beyond the stock that serve more")
+    at_rates: list[AtRate] | None
+
+
+class Solution(BaseModel):
+    """The plan and its figures."""
+
+    model_config = _STRICT
+    pools: list[PoolRow] = Field(min_length=1)
+    demands: list[DemandRow]
+    rate_per_s: float
+    gpus: Counts
+    total_gpus: int
+    price: float | None
+    idle_gpus: Counts
+    families: Families
+    simplest: Simplest | None
+    ranking: list[Ranked]
+    pareto: list[Point]
+    sensitivity: Sensitivity
+
+
+class Covering(BaseModel):
+    """A table, to be made anew."""
+
+    model_config = _STRICT
+    kind: Literal["covering"]
+    value: str
+
+
+class Dual(BaseModel):
+    """Prices of rows and of GPUs."""
+
+    model_config = _STRICT
+    kind: Literal["dual"]
+    value: str
+    served: list[Annotated[list[int | str], Field(min_length=3, max_length=3)]]
+    gpus: list[str]
+
+
+class Starved(BaseModel):
+    """A row that nothing serves."""
+
+    model_config = _STRICT
+    kind: Literal["starved"]
+    row: Annotated[list[int], Field(min_length=2, max_length=2)]
+
+
+class Faster(BaseModel):
+    """Why nothing faster is enough."""
+
+    model_config = _STRICT
+    kind: Literal["faster"]
+    value: str
+    below: Annotated[Covering | Dual | Starved, Field(discriminator="kind")] | None
+
+
+class Trivial(BaseModel):
+    """No argument: 0 is below every plan."""
+
+    model_config = _STRICT
+    kind: Literal["trivial"]
+    value: Literal["0"]
+
+
+Certified = Annotated[Covering | Dual | Faster, Field(discriminator="kind")]
+
+
+class Claim(BaseModel):
+    """What a solver claims above what is certified."""
+
+    model_config = _STRICT
+    kind: Literal["solver"]
+    claim: float
+    certified: Certified
+
+
+class Conflict(BaseModel):
+    """A rule that no plan keeps."""
+
+    model_config = _STRICT
+    rule: Literal["tpot_s", "ttft_s", "memory", "stock", "configs"]
+    where: str
+    message: str
+    target: float | None
+    best: float | None
+    closest: str | None
+    shortfall: float | None
+
+
+class Simulated(BaseModel):
+    """The rate at which requests that come at random keep their service levels."""
+
+    model_config = _STRICT
+    demand: int = Field(ge=0)
+    attainment: float = Field(gt=0, le=1, description="part of the requests that keeps both levels")
+    rate_per_s: float = Field(ge=0)
+    means_per_s: float = Field(ge=0, description="the rate of means that the plan states")
+    binds: Literal["ttft", "tpot", "capacity"]
+    kept: float
+    ttft_kept: float
+    tpot_kept: float
+    at_means: float
+    ttft_s: Percentiles | None = Field(description="percentiles 50, 90, 99 at that rate")
+    tpot_s: Percentiles | None
+    requests: int = Field(ge=1, description="counted of a replica and rate")
+    simulations: int
+    seed: int = Field(ge=0)
+    notes: list[str]
+
+
+class InstanceReference(BaseModel):
+    """Which instance was solved; the document has a model of its own."""
+
+    model_config = _STRICT
+    name: str
+    sha256: str
+    document: dict[str, Any]
+
+
+class ResultDocument(BaseModel):
+    """The result, which is the plan as well."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, title=SCHEMA)
+    schema_: Literal["moeopt/mesh-result/1"] = Field(alias="schema")
+    problem: Literal["mesh"]
+    instance: InstanceReference
+    method: str
+    status: Literal["OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN"]
+    stop: Literal["FINISHED", "GAP", "TIME", "NODES", "ITERATIONS", "INTERRUPTED"]
+    objective: float | None
+    lower_bound: float | None
+    gap: float | None
+    gap_worst_layer: float | None
+    bound_kind: Literal["certified", "solver"] | None
+    unit: Literal["GPUs", "price", "s/request", "s/token"]
+    certificate: Annotated[Covering | Dual | Faster | Trivial | Claim, Field(discriminator="kind")] | None
+    solution: Solution | None
+    conflicts: list[Conflict]
+    notes: list[str]
+    seed: int = Field(ge=0)
+    iterations: int = Field(ge=0)
+    incumbents: list[Annotated[list[float], Field(min_length=2, max_length=2)]]
+    runtime_s: float = Field(ge=0)
+    versions: dict[str, str]
+    simulation: list[Simulated] | None = Field(None, description="of the plan, where it was asked for; by demand")
+
+
+def form_faults(document: Mapping[str, Any]) -> list[str]:
+    """Everything that is missing, unknown or of the wrong kind; whether the numbers are true is for `plan_faults`."""
+    try:
+        ResultDocument.model_validate(document)
+    except ValidationError as error:
+        return [_said(fault) for fault in error.errors()]
+    return []
+
+
+def _said(fault: Any) -> str:
+    path = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "missing":
+        return f"{path} = missing: is needed"
+    if fault["type"] == "extra_forbidden":
+        return f"{path}: is not a field of this document"
+    value = "..." if isinstance(fault["input"], dict | list) else repr(fault["input"])
+    return f"{path} = {value}: {fault['msg'][0].lower()}{fault['msg'][1:]}"

@@ -1,0 +1,134 @@
+"""The mesh room's frame: its methods, and how an outcome becomes a judged and bounded result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from moeopt.mesh import bounds, conflicts, describe, partial, verify
+from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.market import is_partial
+from moeopt.mesh.plan import MeshPlan, as_plan
+from moeopt.registry import Context, Method, Outcome, Problem
+from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop, relative_gap
+from moeopt.versions import versions
+
+
+class MeshProblem(Problem[MeshInstance, MeshPlan]):
+    """Which parallel degrees, which pools, which GPUs, how many."""
+
+    name = "mesh"
+
+    def prepared(self, instance: MeshInstance, context: Context) -> MeshInstance:
+        """The instance with its configurations, as far as there is time for them."""
+        return partial.enumerated(instance, context.deadline)
+
+    def conflicts(self, instance: MeshInstance) -> list[dict[str, Any]]:
+        """Service levels, memory or stock that no plan keeps."""
+        return [] if is_partial(instance) else conflicts.conflicts(instance)
+
+    def as_plan(self, instance: MeshInstance, raw: Any) -> MeshPlan:
+        """Take a `MeshPlan`, replicas by configuration, or the solution of a result."""
+        return as_plan(instance, raw)
+
+    def evaluate(self, instance: MeshInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
+        """Judge a plan exactly; raises `PlanError` with every fault."""
+        return verify.evaluate(instance, as_plan(instance, plan))
+
+    def impossible(
+        self, instance: MeshInstance, method: str, conflicts: list[dict[str, Any]], context: Context
+    ) -> Result:
+        """The INFEASIBLE result."""
+        frame = self._frame(instance, method, Outcome(None), context)
+        return Result(status=Status.INFEASIBLE, conflicts=tuple(conflicts), **frame)
+
+    def _frame(
+        self, instance: MeshInstance, method: str, outcome: Outcome[MeshPlan], context: Context
+    ) -> dict[str, Any]:
+        """What every result has."""
+        return {
+            "problem": self.name,
+            "instance": {"name": instance.name, "sha256": instance.sha256, "document": instance.to_dict()},
+            "method": method,
+            "stop": outcome.stop,
+            "unit": describe.unit(instance),
+            "runtime_s": context.deadline.elapsed_s(),
+            "seed": context.seed,
+            "iterations": outcome.iterations,
+            "notes": tuple(dict.fromkeys(outcome.notes)),
+            "versions": {**versions("numpy", "scipy"), **outcome.versions},
+        }
+
+    def result(self, instance: MeshInstance, method: str, outcome: Outcome[MeshPlan], context: Context) -> Result:
+        """Judge the plan, take a warm start where that is no worse, bound it, and describe it."""
+        plan = outcome.plan
+        judged = None if plan is None else verify.evaluate(instance, plan)
+        if context.warm_start is not None:
+            warm = verify.evaluate(instance, context.warm_start)
+            if judged is None or _order(warm) < _order(judged):
+                plan, judged = context.warm_start, warm
+        if plan is None or judged is None:
+            return self._without_plan(instance, method, outcome, context)
+        if is_partial(instance):
+            floor = bounds.Bound(Fraction(0), partial.TRIVIAL)
+        else:
+            floor = bounds.bound(instance, judged.objective)
+        claim = max(outcome.bounds or [], default=None)
+        low, kind, certificate = _floor(floor, claim, judged.objective)
+        objective, below = float(judged.objective), min(float(low), float(judged.objective))
+        gap = relative_gap(objective, below)
+        optimal = gap <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
+        outcome.notes.extend(describe.notes(instance, judged, short=is_partial(instance)))
+        frame = self._frame(instance, method, outcome, context)
+        if optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
+            frame["stop"] = Stop.GAP
+        return Result(
+            status=Status.OPTIMAL if optimal else Status.FEASIBLE,
+            objective=objective,
+            lower_bound=below,
+            bound_kind=kind,
+            certificate=certificate,
+            gap_worst_layer=gap,
+            solution=describe.solution(instance, judged),
+            incumbents=tuple(outcome.incumbents) or ((context.deadline.elapsed_s(), objective),),
+            plan=plan,
+            **frame,
+        )
+
+    def _without_plan(
+        self, instance: MeshInstance, method: str, outcome: Outcome[MeshPlan], context: Context
+    ) -> Result:
+        """UNKNOWN, or where a solver says that there is none, INFEASIBLE."""
+        frame = self._frame(instance, method, outcome, context)
+        if outcome.details.get("claimed_infeasible"):
+            return Result(status=Status.INFEASIBLE, conflicts=(conflicts.stock_conflict(instance),), **frame)
+        return Result(status=Status.UNKNOWN, **frame)
+
+
+def _order(judged: verify.Evaluation) -> tuple[Fraction, int]:
+    return judged.objective, sum(judged.gpus.values())
+
+
+def _floor(
+    floor: bounds.Bound, claim: Fraction | None, objective: Fraction
+) -> tuple[Fraction, BoundKind, dict[str, Any]]:
+    """The bound, its kind and its certificate; a solver's claim only where it says clearly more."""
+    certified = dict(floor.certificate)
+    value = min(floor.value, objective)
+    close = relative_gap(float(objective), min(float(value), float(objective))) <= CERTIFIED_TOLERANCE
+    if claim is None or close or claim <= value:
+        return value, "certified", certified
+    claim = min(claim, objective)
+    if objective - claim <= objective * Fraction(SOLVER_TOLERANCE):
+        claim = objective
+    return claim, "solver", {"kind": "solver", "claim": float(claim), "certified": certified}
+
+
+PROBLEM = MeshProblem()
+
+
+def house(method: Method[MeshInstance, MeshPlan]) -> None:
+    """Add a method of the house."""
+    run, applies = partial.in_time(method.run), partial.applies(method.applies)
+    PROBLEM.methods[method.name] = replace(method, run=run, applies=applies)

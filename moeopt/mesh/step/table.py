@@ -1,0 +1,199 @@
+"""Many shapes as columns, and figures of closed forms looked up once for every distinct row of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from operator import attrgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moeopt.cost.attention_sizes import attended
+from moeopt.cost.noise import expected_maximum
+from moeopt.cost.roofline import Numerics
+from moeopt.llm.facts import LlmFacts
+from moeopt.mesh.hardware import GpuType
+from moeopt.mesh.imbalance import Imbalance
+from moeopt.mesh.shape import Shape
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+COLUMNS = tuple(item.name for item in fields(Shape) if item.type in ("int", int))
+TINY = 1e-9
+"""Stands for no tokens under a root."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all shapes of a table share.
+
+    Parameters
+    ----------
+    llm, gpu, numerics
+        What is served, on which GPUs, in which formats.
+    imbalance, overhead_s, transport
+        As in `moeopt.mesh.instance.MeshInstance`.
+    """
+
+    llm: LlmFacts
+    gpu: GpuType
+    numerics: Numerics
+    imbalance: Imbalance
+    overhead_s: float
+    transport: str = "auto"
+
+    @cached_property
+    def memo(self) -> dict[Hashable, dict[tuple[int, ...], tuple[float, ...]]]:
+        """Figures by what they depend on (`Table.gather`)."""
+        return {}
+
+
+def noise_of(setting: Setting, held: Ints, ranks: Ints) -> Floats:
+    """``z_G spread`` of the normal form of `moeopt.cost.normal_max_over_mean`, 0 where even loads were asked for.
+
+    The spread is that of k different experts a token, hypergeometric: ``(1 - 1/G) (E - k) / (E - 1)``.
+    """
+    if all(ratio == 1 for _, _, ratio in setting.imbalance.rows):
+        return np.zeros(len(ranks))
+    top_k = int(setting.llm.top_k or 0)
+    factors = {count: expected_maximum(count) for count in set(ranks.tolist())}
+    highest = np.array([factors[count] for count in ranks.tolist()])
+    result: Floats = highest * np.sqrt((1 - 1 / ranks) * np.maximum(held - top_k, 0) / np.maximum(held - 1, 1))
+    return result
+
+
+class Table:
+    """Shapes as columns: ``tp dp cp kvp pp ep moe_tp dense_tp redundant`` and what follows from them, one row a shape.
+
+    Degrees must be legal (`moeopt.mesh.rules`): closed forms refuse what they cannot divide.
+    """
+
+    pp: Ints
+    tp: Ints
+    dp: Ints
+    cp: Ints
+    kvp: Ints
+    ep: Ints
+    moe_tp: Ints
+    dense_tp: Ints
+    redundant: Ints
+
+    def __init__(self, setting: Setting, shapes: Sequence[Shape]) -> None:
+        self.setting = setting
+        self.shapes = tuple(shapes)
+        rows = np.array(list(map(attrgetter(*COLUMNS), self.shapes)), dtype=np.int64).reshape(-1, len(COLUMNS))
+        for name, column in zip(COLUMNS, rows.T.copy(), strict=True):
+            setattr(self, name, column)
+
+    def take(self, rows: Ints) -> Table:
+        """These rows, in this order."""
+        made = object.__new__(Table)
+        made.setting, made.shapes = self.setting, tuple([self.shapes[row] for row in rows.tolist()])
+        for name in COLUMNS:
+            setattr(made, name, getattr(self, name)[rows])
+        return made
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    @cached_property
+    def group(self) -> Ints:
+        """GPUs that reduce the output of attention together."""
+        return self.tp * self.kvp
+
+    @cached_property
+    def stage(self) -> Ints:
+        """GPUs of a stage."""
+        return self.tp * self.dp * self.cp * self.kvp
+
+    @cached_property
+    def out(self) -> Ints:
+        """GPUs over which output projections are split: those of `group`, or the FFN's where they are fewer."""
+        return np.array([s.ffn_gpus or s.tp * s.kvp for s in self.shapes], dtype=np.int64)
+
+    @cached_property
+    def ffn_stage(self) -> Ints:
+        """GPUs of a stage that have an FFN."""
+        return np.array([s.ffn_gpus or s.stage_gpus for s in self.shapes], dtype=np.int64)
+
+    @cached_property
+    def held(self) -> Ints:
+        """Physical experts of a layer."""
+        return int(self.setting.llm.experts or 0) + self.redundant
+
+    @cached_property
+    def load(self) -> Floats:
+        """Busiest rank over mean."""
+        at, experts = self.setting.imbalance.at, self.setting.llm.experts
+        result: Floats = self.gather(lambda ep, extra: (at(ep, extra, experts),), self.ep, self.redundant, key="load")[
+            0
+        ]
+        return result
+
+    @cached_property
+    def _noise(self) -> Floats:
+        """Expected excess of the busiest rank, times the root of the tokens of a data-parallel rank."""
+        top_k = int(self.setting.llm.top_k or 0)
+        of = noise_of(self.setting, self.held, self.ep)
+        result: Floats = of * np.sqrt(self.ep / (self.dp * max(top_k, 1)))
+        return result
+
+    def noise(self, tokens: Floats) -> Floats:
+        """Busiest rank of one step over the mean, beyond `load`: chance, for so many tokens of each rank."""
+        with np.errstate(divide="ignore"):
+            result: Floats = 1 + self._noise / np.sqrt(np.maximum(tokens, TINY))
+        return result
+
+    def gather(self, figures: Callable[..., Sequence[float]], *columns: Ints, key: Hashable) -> Floats:
+        """Figures of every row, asked once for each distinct one: (figures, rows).
+
+        `key` says what they depend on besides the setting and these columns: tables of one setting share them.
+        """
+        rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        known = self.setting.memo.setdefault(key, {})
+        for row in dict.fromkeys(rows):
+            if row not in known:
+                known[row] = tuple(figures(*row))
+        return np.array([known[row] for row in rows], dtype=np.float64).reshape(len(rows), -1).T
+
+    def stages(self, kinds: int, layers: Sequence[int]) -> tuple[Floats, Floats]:
+        """Layers of every kind in every stage that differs, and whether it ends the LLM: (S, R, K) and (S, R).
+
+        Layers are cut in order into parts that differ by at most one, longer ones first; `layers` is each layer's kind.
+        """
+        found = {pp: _stages(pp, kinds, tuple(layers)) for pp in set(self.pp.tolist())}
+        most = max(len(rows) for rows in found.values())
+        filled = {pp: np.array(rows + [rows[-1]] * (most - len(rows)), dtype=np.float64) for pp, rows in found.items()}
+        every = np.array([filled[pp] for pp in self.pp.tolist()])
+        return every[:, :, :-1], every[:, :, -1]
+
+
+def _stages(pp: int, kinds: int, layers: tuple[int, ...]) -> list[tuple[int, ...]]:
+    small, more = divmod(len(layers), pp)
+    rows: dict[tuple[int, ...], None] = {}
+    start = 0
+    for stage in range(pp):
+        end = start + small + (stage < more)
+        counts = [0] * kinds
+        for layer in layers[start:end]:
+            counts[layer] += 1
+        rows[(*counts, int(stage == pp - 1))] = None
+        start = end
+    return list(rows)
+
+
+def kinds_of(llm: LlmFacts, context_tokens: float) -> tuple[list[tuple[float, bool]], list[int]]:
+    """Kinds of layers, (tokens attended to, whether it has experts), and the kind of every layer.
+
+    >>> from moeopt.llm import find
+    >>> kinds, layers = kinds_of(find("deepseek-v3"), 4096.0)
+    >>> kinds, layers[:4]
+    ([(4096.0, False), (4096.0, True)], [0, 0, 0, 1])
+    """
+    moe = set(llm.moe_layers)
+    every = [(tokens, layer in moe) for layer, tokens in enumerate(attended(llm, context_tokens))]
+    kinds = list(dict.fromkeys(every))
+    return kinds, [kinds.index(kind) for kind in every]
