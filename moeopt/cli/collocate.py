@@ -113,7 +113,8 @@ def collocate(
             show_explained(instance, result.plan, say)
     from moeopt.cli.spoken import spoken
 
-    for note in result.notes:
+    advised = (result.solution or {}).get("advice", {})
+    for note in (*result.notes, *([advised["balance"]] if "balance" in advised else [])):
         say.note(spoken(note))
     if to_file is not None and (result.plan is not None or to_file.lower().endswith(".json")):
         say.note(f"written: {to_file}")

@@ -152,7 +152,7 @@ def find_cluster(names: list[str]) -> Any:
     found = read_topology(names)
     if not hasattr(found, "gpus"):
         rule = f"({found.form}) says no GPUs"
-        fix = "Build it: moeopt inspect FILE --machine h100 -o c.json"
+        fix = f"Build it: moeopt inspect {names[0]} --machine h100 -o c.json"
         if found.graph is None:
             fix = "Give nvidia-smi topo -m or an NCCL topology: costs and access have no links"
         raise InstanceError([Violation("--cluster", "", ", ".join(names), rule, fix)])

@@ -160,7 +160,21 @@ def advice(instance: CollocationInstance, judged: verify.Evaluation, found: dict
     reason = won
     if instance.objective == "time" and instance.step_s is None:
         reason += "; what that is of a step needs step_s"
+    told |= _balance(instance, told, found)
     return told | {"action": "move", "reason": reason, "knob": knob(instance)}
+
+
+def _balance(instance: CollocationInstance, told: dict[str, Any], found: dict[str, Any]) -> dict[str, str]:
+    """That the busiest GPU has more than before, where links are what a move is advised for."""
+    key, what = ("imbalance_held_out", "the tokens held out") if instance.held_out else ("imbalance", "tokens")
+    before, after = told[f"{key}_before"], max(row[key] for row in found["layers"])
+    if instance.objective == "tokens" or after <= before * (1 + WORTH):
+        return {}
+    text = (
+        f"the busiest GPU has {after:.3f} times the mean of {what}, {before:.3f} with {told['against']}: advice is "
+        "about what travels, not about what GPUs compute; max_imbalance caps that, on tokens planned for"
+    )
+    return {"balance": text}
 
 
 def _in_ms(instance: CollocationInstance, gained: float, before: float) -> str:
@@ -206,21 +220,4 @@ def notes(instance: CollocationInstance, found: dict[str, Any]) -> list[str]:
         told.append(
             "step_s is not used: without a link graph, or for another objective than time, there are no seconds"
         )
-    advised = found["advice"]
-    key, what = ("imbalance", "tokens") if instance.held_out == 0 else ("imbalance_held_out", "the tokens held out")
-    after, before = _worst(found["layers"], key), advised.get(f"{key}_before")
-    if (
-        instance.objective != "tokens"
-        and advised["action"] == "move"
-        and before is not None
-        and after > before * (1 + WORTH)
-    ):
-        told.append(
-            f"the busiest GPU has {after:.3f} times the mean of {what}, {before:.3f} with {advised['against']}: advice "
-            "is about what travels, not about what GPUs compute; max_imbalance caps that, on tokens planned for"
-        )
     return told
-
-
-def _worst(rows: Sequence[dict[str, Any]], key: str) -> float:
-    return float(max(row[key] for row in rows))

@@ -46,6 +46,8 @@ def verdict(instance: CollocationInstance, comparison: Comparison, rows: list[Ro
         )
     advice = best.solution["advice"]
     found.append([f"Advice: {advice['action']}, as {advice['reason']}."])
+    if "balance" in advice:
+        found.append([f"But {advice['balance']}."])
     return found
 
 
