@@ -148,6 +148,8 @@ def solve_exact(instance: CollocationInstance, context: Context) -> Outcome[Coll
                 notes.append(NO_REPLICAS)
             if answer.status is not Status.OPTIMAL:
                 stop = answer.stop
+            if answer.stop is Stop.INTERRUPTED:  # the whole work, not this layer alone
+                break
     above = [str(layer) for layer, value in zip(instance.layers, values, strict=True) if value is None]
     if above:
         notes.append(
