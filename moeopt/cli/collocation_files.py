@@ -5,32 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.piped import file_of
+from moeopt.cli.room_files import room_document
 from moeopt.cli.say import Say, count, few
 from moeopt.cli.verb import DONE, GATE
-from moeopt.documents import read_bytes, read_json
+from moeopt.cli.verdict import show_faults
 from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
     from moeopt.collocation import CollocationInstance
     from moeopt.collocation.plan_faults import Trace
 
-INSTANCE, RESULT = "moeopt/collocation-instance/", "moeopt/collocation-result/"
 INSTANCE_SAID, RESULT_SAID = "collocation instance", "collocation"
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
     """``(collocation instance or collocation, document)``; ``None`` for any other file."""
-    with file_of(path) as file:
-        if not file.lower().endswith(".json"):
-            return None
-        data = read_bytes(file)
-    if b'"moeopt/collocation-' not in data:
-        return None
-    document = read_json(data, path, allow_nan=True)
-    schema = str(document.get("schema")) if isinstance(document, dict) else ""
-    if schema.startswith(INSTANCE):
-        return INSTANCE_SAID, document
-    return (RESULT_SAID, read_json(data, path)) if schema.startswith(RESULT) else None
+    found = room_document(path, "collocation")
+    return None if found is None else (INSTANCE_SAID if found[0] == "instance" else RESULT_SAID, found[1])
 
 
 def given_of(path: str, pairs: bool) -> Trace | CollocationInstance:
@@ -70,13 +61,7 @@ def verify_collocation(path: str, document: Any, given: list[str], as_json: bool
     if as_json:
         say.document({"ok": not faults, "checked": checked, "unchecked": aside, "faults": faults})
         return GATE if faults else DONE
-    cut = len(faults) > 1 and faults[0].startswith(DIGEST) and not say.verbose
-    for fault in faults[:1] if cut else few(faults, say.verbose):
-        say.line(fault)
-    if cut:
-        say.line(f"... {len(faults) - 1:,} more, which may follow from that; -v shows them")
-    if not faults and not say.quiet:
-        say.line(f"{path}: ok ({checked})")
+    show_faults(path, faults, checked, say, DIGEST)
     for what in aside:
         say.note(f"not re-checked: {what}")
     return GATE if faults else DONE

@@ -141,24 +141,14 @@ def _plans(paths: list[str], instance: CollocationInstance, names: list[str]) ->
 
 
 def _table(instance: CollocationInstance, comparison: Comparison) -> Table:
-    from moeopt.cli.tables import REMARK, table
+    from moeopt.cli.tables import sheet
     from moeopt.report.collocation import columns_of, lines
     from moeopt.report.collocation_rows import figures_of
-    from moeopt.report.words import short
 
     rows = figures_of(comparison)
     columns = columns_of(instance, comparison, rows)
     titles = [head.title for head, _, _ in columns]
-    made = table(instance.name, "method", *(HEADS.get(title, title.lower()) for title in titles), "remark")
-    made.columns[-1].justify = "left"
-    made.columns[-1].no_wrap = False
-    for line in lines(comparison, rows, columns):
-        if line.kind == "bound":
-            made.add_section()
-        said = ", ".join(part for part in ("best" if line.kind == "best" else "", line.remark) if part)
-        style = {"best": "bold green", "bound": "dim"}.get(line.kind)
-        made.add_row(line.method, *(line.cells or ["-"] * len(columns)), short(said, REMARK), style=style)
-    return made
+    return sheet(instance.name, titles, lines(comparison, rows, columns), HEADS)
 
 
 def _notes(instance: CollocationInstance, comparison: Comparison, say: Say) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.piped import file_of
+from moeopt.cli.room_files import room_document
 from moeopt.cli.say import Say, count, few
-from moeopt.cli.verb import DONE, GATE
-from moeopt.documents import read_bytes, read_json
+from moeopt.cli.verdict import told
 from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
@@ -20,17 +19,8 @@ INSTANCE_SAID, RESULT_SAID = "mesh instance", "mesh plan"
 
 def document_of(path: str) -> tuple[str, Any] | None:
     """``(mesh instance or mesh plan, document)``; ``None`` for any other file."""
-    with file_of(path) as file:
-        if not file.lower().endswith(".json"):
-            return None
-        data = read_bytes(file)
-    if b'"moeopt/mesh-' not in data:
-        return None
-    document = read_json(data, path, allow_nan=True)
-    schema = str(document.get("schema")) if isinstance(document, dict) else ""
-    if schema.startswith(INSTANCE):
-        return INSTANCE_SAID, document
-    return (RESULT_SAID, read_json(data, path)) if schema.startswith(RESULT) else None
+    found = room_document(path, "mesh")
+    return None if found is None else (INSTANCE_SAID if found[0] == "instance" else RESULT_SAID, found[1])
 
 
 def instance_in(document: Any, source: str) -> MeshInstance:
@@ -98,17 +88,7 @@ def verify_mesh(path: str, document: Any, given: list[str], as_json: bool, say: 
             raise InstanceError([Violation("input", "", given[0], rule, "Give the plan first, then the instance")])
         asked = instance_of(given[0], [])
     faults, aside = faults_of(document, path, asked)
-    checked = "structure, numbers and bounds"
-    if as_json:
-        say.document({"ok": not faults, "checked": checked, "unchecked": aside, "faults": faults})
-        return GATE if faults else DONE
-    for fault in few(faults, say.verbose):
-        say.line(fault)
-    if not faults and not say.quiet:
-        say.line(f"{path}: ok ({checked})")
-    if aside:
-        say.note(f"not re-checked: {', '.join(aside)}")
-    return GATE if faults else DONE
+    return told(path, faults, aside, as_json, say)
 
 
 def facts(path: str, what: str, document: Any) -> dict[str, Any]:

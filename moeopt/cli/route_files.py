@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from moeopt.cli.say import Say, count, few
+from moeopt.cli.say import Say, count
 from moeopt.cli.verb import DONE, GATE
+from moeopt.cli.verdict import show_faults
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation
 
@@ -55,10 +56,7 @@ def verify_routing(path: str, document: Any, loads: list[str], as_json: bool, sa
     if as_json:
         say.document({"ok": not faults, "checked": checked, "faults": faults})
         return GATE if faults else DONE
-    for fault in few(faults, say.verbose):
-        say.line(fault)
-    if not faults and not say.quiet:
-        say.line(f"{path}: ok ({checked})")
+    show_faults(path, faults, checked, say)
     return GATE if faults else DONE
 
 

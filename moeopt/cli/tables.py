@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.spoken import spoken
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from moeopt.registry import Comparison, Row
+    from moeopt.report.sheet import Line
     from moeopt.result import Result
 
 
@@ -188,3 +190,19 @@ def _gap(value: float, floor: float) -> float:
     from moeopt.result import relative_gap
 
     return max(relative_gap(value, floor), 0.0)
+
+
+def sheet(name: str, titles: Sequence[str], lines: Sequence[Line], heads: Mapping[str, str]) -> Table:
+    """The table of a comparison: `lines` of a report under its `titles`, or what `heads` has for them."""
+    from moeopt.report.words import short
+
+    made = table(name, "method", *(heads.get(title, title.lower()) for title in titles), "remark")
+    made.columns[-1].justify = "left"
+    made.columns[-1].no_wrap = False
+    for line in lines:
+        if line.kind == "bound":
+            made.add_section()
+        said = ", ".join(part for part in ("best" if line.kind == "best" else "", line.remark) if part)
+        style = {"best": "bold green", "bound": "dim"}.get(line.kind)
+        made.add_row(line.method, *(line.cells or ["-"] * len(titles)), short(said, REMARK), style=style)
+    return made

@@ -10,8 +10,9 @@ from moeopt.cli.failures import show_lost
 from moeopt.cli.llm_options import Llm
 from moeopt.cli.options import Json
 from moeopt.cli.piped import file_of
-from moeopt.cli.say import Say, few
+from moeopt.cli.say import Say
 from moeopt.cli.verb import DONE, GATE, verb
+from moeopt.cli.verdict import show_faults
 from moeopt.cli.verify_map import MapOptions, map_of, verify_map
 from moeopt.errors import InstanceError, Violation, Violations
 
@@ -136,13 +137,7 @@ def verify(
         known = {"ok": not faults, "checked": checked, "claimed_layers": claims, "unchecked": aside, "faults": faults}
         say.document(known if lost is None else {**known, "lost_if": lost})
     else:
-        cut = len(faults) > 1 and faults[0].startswith(DIGEST) and not say.verbose
-        for fault in faults[:1] if cut else few(faults, say.verbose):
-            say.line(fault)
-        if cut:
-            say.line(f"... {len(faults) - 1:,} more, which may follow from that; -v shows them")
-        if not faults and not say.quiet:
-            say.line(f"{plan}: ok ({checked})")
+        show_faults(plan, faults, checked, say, DIGEST)
         for what in aside:
             say.note(f"not re-checked: {what}")
         if lost is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.say import few
-from moeopt.cli.verb import DONE, GATE
+from moeopt.cli.verdict import told
 from moeopt.errors import Violations
 
 if TYPE_CHECKING:
@@ -23,17 +22,7 @@ def verify_microbatch(plan: str, document: Any, instance_path: str | None, json:
 
         given = load_instance(instance_path)
     faults, aside = faults_of(document, plan, given)
-    checked = "structure, numbers and bounds"
-    if json:
-        say.document({"ok": not faults, "checked": checked, "unchecked": aside, "faults": faults})
-        return GATE if faults else DONE
-    for fault in few(faults, say.verbose):
-        say.line(fault)
-    if not faults and not say.quiet:
-        say.line(f"{plan}: ok ({checked})")
-    if aside:
-        say.note(f"not re-checked: {', '.join(aside)}")
-    return GATE if faults else DONE
+    return told(plan, faults, aside, json, say)
 
 
 def faults_of(document: Any, source: str, given: MicrobatchInstance | None = None) -> tuple[list[str], list[str]]:

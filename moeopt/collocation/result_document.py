@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from moeopt.errors import Violations
+from moeopt.forms import result_form
 
 SCHEMA = "moeopt/collocation-result/1"
 
@@ -134,17 +135,4 @@ def read_result(document: Any, source: str = "") -> ResultDocument:
         said = document.get("schema") if isinstance(document, dict) else type(document).__name__
         check.add("schema", said, rule="is not a collocation this version knows", fix=f"This version reads {SCHEMA}")
         check.raise_if_any()
-    try:
-        return ResultDocument.model_validate(document)
-    except ValidationError as error:
-        for fault in error.errors():
-            path = [str(part) for part in fault["loc"]] or ["document"]
-            value = "..." if isinstance(fault["input"], dict | list) else repr(fault["input"])
-            rule, fix = fault["msg"][0].lower() + fault["msg"][1:], ""
-            if fault["type"] == "extra_forbidden":
-                rule, fix = "is not a field of this document", "Leave it out"
-            elif fault["type"] == "missing":
-                value, rule = "missing", "is needed"
-            check.add(path[0], value, rule=rule, fix=fix, where=", ".join(path[1:]))
-        check.raise_if_any()
-        raise  # a validation error has at least one fault
+    return result_form(ResultDocument, document, source)

@@ -6,10 +6,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violations
+from moeopt.forms import instance_form
 from moeopt.mesh.config import Config
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.imbalance import Imbalance, Traffic
@@ -96,26 +97,8 @@ def _table(check: Violations, parsed: ShippedImbalance | ImbalanceDocument) -> I
 
 def read_instance(document: Any, source: str = "") -> MeshInstance:
     """Build an instance from a parsed document; every violation at once, unknown fields and versions by name."""
+    parsed = instance_form(InstanceDocument, document, SCHEMA, "a mesh instance", source)
     check = Violations(source)
-    if not isinstance(document, dict):
-        given = type(document).__name__
-        check.add("document", given, rule="must be a JSON object", fix=f'Begin with "schema": "{SCHEMA}"')
-        check.raise_if_any()
-    if document.get("schema") != SCHEMA:
-        rule = "is not a mesh instance this version knows"
-        check.add("schema", document.get("schema"), rule=rule, fix=f"This version reads {SCHEMA}")
-        check.raise_if_any()
-    try:
-        parsed = InstanceDocument.model_validate(document, strict=True)
-    except ValidationError as error:
-        for fault in error.errors():
-            first, *rest = (str(part) for part in fault["loc"])
-            rule, fix = fault["msg"][0].lower() + fault["msg"][1:], ""
-            if fault["type"] == "extra_forbidden" and not rest:
-                rule, fix = "is not a field of this document", _did_you_mean(first)
-            value = "..." if isinstance(fault["input"], dict | list) else repr(fault["input"])
-            check.add(first, value, rule=rule, fix=fix, where=", ".join(rest))
-        check.raise_if_any()
     values = {name: getattr(parsed, name) for name in InstanceDocument.model_fields if name != "schema_"}
     parts: dict[str, type] = {"demands": Demand, "gpus": GpuType, "configs": Config}
     for key, kind in parts.items():
@@ -144,11 +127,3 @@ def _part(check: Violations, kind: type, parsed: BaseModel) -> Any:
 def load_instance(path: str | Path) -> MeshInstance:
     """Read an instance document from a file (``-``: standard input)."""
     return read_instance(read_json(read_bytes(path), str(path), allow_nan=True), str(path))
-
-
-def _did_you_mean(name: str) -> str:
-    from difflib import get_close_matches
-
-    known = [field.alias or key for key, field in InstanceDocument.model_fields.items()]
-    near = get_close_matches(name, known, n=1)
-    return f"Did you mean {near[0]}?" if near else f"Known: {', '.join(known)}"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from moeopt.mesh.config import Config, Family
 from moeopt.mesh.records import model_of
@@ -298,22 +297,3 @@ class ResultDocument(BaseModel):
     runtime_s: float = Field(ge=0)
     versions: dict[str, str]
     simulation: list[Simulated] | None = Field(None, description="of the plan, where it was asked for; by demand")
-
-
-def form_faults(document: Mapping[str, Any]) -> list[str]:
-    """Everything that is missing, unknown or of the wrong kind; whether the numbers are true is for `plan_faults`."""
-    try:
-        ResultDocument.model_validate(document)
-    except ValidationError as error:
-        return [_said(fault) for fault in error.errors()]
-    return []
-
-
-def _said(fault: Any) -> str:
-    path = ".".join(str(part) for part in fault["loc"])
-    if fault["type"] == "missing":
-        return f"{path} = missing: is needed"
-    if fault["type"] == "extra_forbidden":
-        return f"{path}: is not a field of this document"
-    value = "..." if isinstance(fault["input"], dict | list) else repr(fault["input"])
-    return f"{path} = {value}: {fault['msg'][0].lower()}{fault['msg'][1:]}"

@@ -7,10 +7,11 @@ from fractions import Fraction
 from typing import Any
 
 from moeopt.errors import PlanError
+from moeopt.forms import form_faults
 from moeopt.mesh import bounds, conflicts, describe, partial, verify
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.plan import as_plan
-from moeopt.mesh.plan_document import form_faults
+from moeopt.mesh.plan_document import ResultDocument
 from moeopt.mesh.problem import PROBLEM
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, relative_gap
 
@@ -25,7 +26,7 @@ Found = tuple[list[str], list[str]]
 
 def plan_faults(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
     """What is wrong with a document of a plan for this instance, and what could not be re-checked."""
-    faults = form_faults(document)
+    faults = form_faults(ResultDocument, document)
     if faults:
         return faults, []
     faults += _differences("instance.document", document["instance"]["document"], instance.to_dict())

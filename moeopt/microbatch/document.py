@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from moeopt.documents import read_bytes, read_json
-from moeopt.errors import InstanceError, Violations
+from moeopt.errors import InstanceError
+from moeopt.forms import instance_form
 from moeopt.microbatch.instance import SCHEMA, MicrobatchInstance
 from moeopt.microbatch.times import KINDS, TimeModel
 
@@ -80,26 +81,7 @@ class InstanceDocument(BaseModel):
 
 def read_instance(document: Any, source: str = "") -> MicrobatchInstance:
     """Build an instance from a parsed document; every violation at once, unknown fields and versions by name."""
-    check = Violations(source)
-    if not isinstance(document, dict):
-        kind = type(document).__name__
-        check.add("document", kind, rule="must be a JSON object", fix=f'Begin with "schema": "{SCHEMA}"')
-        check.raise_if_any()
-    if document.get("schema") != SCHEMA:
-        rule = "is not a micro-batch instance this version knows"
-        check.add("schema", document.get("schema"), rule=rule, fix=f"This version reads {SCHEMA}")
-        check.raise_if_any()
-    try:
-        parsed = InstanceDocument.model_validate(document, strict=True)
-    except ValidationError as error:
-        for fault in error.errors():
-            first, *rest = (str(part) for part in fault["loc"])
-            rule, fix = fault["msg"][0].lower() + fault["msg"][1:], ""
-            if fault["type"] == "extra_forbidden" and not rest:
-                rule, fix = "is not a field of this document", _did_you_mean(first)
-            value = "..." if isinstance(fault["input"], dict | list) else repr(fault["input"])
-            check.add(first, value, rule=rule, fix=fix, where=", ".join(rest))
-        check.raise_if_any()
+    parsed = instance_form(InstanceDocument, document, SCHEMA, "a micro-batch instance", source)
     fields = {name: getattr(parsed, name) for name in InstanceDocument.model_fields if name != "schema_"}
     fields["times"] = {stage: _model(time, document["times"][stage]) for stage, time in parsed.times.items()}
     try:
@@ -123,11 +105,3 @@ def _model(parsed: Any, given: Any) -> TimeModel | float:
     }
     kind: Callable[..., TimeModel] = KINDS[parsed.kind]
     return kind(**fields)
-
-
-def _did_you_mean(name: str) -> str:
-    from difflib import get_close_matches
-
-    known = [field.alias or key for key, field in InstanceDocument.model_fields.items()]
-    near = get_close_matches(name, known, n=1)
-    return f"Did you mean {near[0]}?" if near else f"Known: {', '.join(known)}"

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from moeopt.errors import PlanError
+from moeopt.forms import form_faults
 from moeopt.microbatch import conflicts, describe, verify
 from moeopt.microbatch.bounds import bound
 from moeopt.microbatch.candidates import Candidate
@@ -17,7 +18,7 @@ from moeopt.microbatch.heuristics.sweep import SweepRow
 from moeopt.microbatch.instance import MicrobatchInstance
 from moeopt.microbatch.periodic import TooLong
 from moeopt.microbatch.plan import MicrobatchPlan, as_plan
-from moeopt.microbatch.plan_document import form_faults
+from moeopt.microbatch.plan_document import ResultDocument
 from moeopt.microbatch.problem import PROBLEM, Arguments, lower_bound
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, relative_gap
 
@@ -34,7 +35,7 @@ Found = tuple[list[str], list[str]]
 
 def plan_faults(instance: MicrobatchInstance, document: Mapping[str, Any]) -> Found:
     """What is wrong with a document of a plan for the instance in it, and what could not be re-checked."""
-    faults = form_faults(document)
+    faults = form_faults(ResultDocument, document)
     if faults:
         return faults, []
     faults += _differences("instance.document", document["instance"]["document"], instance.to_dict())

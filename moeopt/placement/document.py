@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violations
+from moeopt.forms import did_you_mean
 from moeopt.placement.instance import SCHEMA, PlacementInstance
 
 
@@ -93,7 +94,7 @@ def read_instance(document: Any, source: str = "", folder: Path | None = None) -
         for fault, place in _deepest(error.errors()):
             rule, fix = fault["msg"][0].lower() + fault["msg"][1:], ""
             if fault["type"] == "extra_forbidden":
-                rule, fix = "is not a field of this document", _did_you_mean(place[0])
+                rule, fix = "is not a field of this document", did_you_mean(InstanceDocument, place[0])
             value = "..." if isinstance(fault["input"], dict | list) else repr(fault["input"])
             check.add(place[0], value, rule=rule, fix=fix, where=", ".join(place[1:]))
         check.raise_if_any()
@@ -143,11 +144,3 @@ def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
         else value
         for key, value in fields.items()
     }
-
-
-def _did_you_mean(name: str) -> str:
-    from difflib import get_close_matches
-
-    known = [field.alias or key for key, field in InstanceDocument.model_fields.items()]
-    near = get_close_matches(name, known, n=1)
-    return f"Did you mean {near[0]}?" if near else f"Known: {', '.join(known)}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from moeopt.errors import PlanError, Violations
+from moeopt.forms import result_form
 from moeopt.placement.plan import Placement
 
 SCHEMA = "moeopt/placement-result/1"
@@ -200,20 +201,7 @@ def read_result(document: Any, source: str = "") -> ResultDocument:
         rule = "is not a placement plan this version knows"
         check.add("schema", document.get("schema"), rule=rule, fix=f"This version reads {SCHEMA}")
         check.raise_if_any()
-    try:
-        return ResultDocument.model_validate(_with_tuples(document))
-    except ValidationError as error:
-        for fault in error.errors():
-            path = [str(part) for part in fault["loc"]] or ["document"]
-            value = "..." if isinstance(fault["input"], dict | list | tuple) else repr(fault["input"])
-            rule, fix = fault["msg"][0].lower() + fault["msg"][1:], ""
-            if fault["type"] == "extra_forbidden":
-                rule, fix = "is not a field of this document", "Leave it out"
-            elif fault["type"] == "missing":
-                value, rule = "missing", "is needed"
-            check.add(path[0], value, rule=rule, fix=fix, where=", ".join(path[1:]))
-        check.raise_if_any()
-        raise  # a validation error has at least one fault
+    return result_form(ResultDocument, _with_tuples(document), source)
 
 
 def as_plan(document: ResultDocument, layers: Sequence[int]) -> Placement:

@@ -8,9 +8,10 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from moeopt.errors import InstanceError, PlanError, Violations
+from moeopt.forms import result_form
 from moeopt.routing import verify
 from moeopt.routing.document import read_instance
 from moeopt.routing.instance import RoutingInstance
@@ -125,20 +126,7 @@ def read_result(document: Any, source: str = "") -> ResultDocument:
         said = document.get("schema") if isinstance(document, dict) else type(document).__name__
         check.add("schema", said, rule="is not a routing this version knows", fix=f"This version reads {SCHEMA}")
         check.raise_if_any()
-    try:
-        return ResultDocument.model_validate(document)
-    except ValidationError as error:
-        for fault in error.errors():
-            path = [str(part) for part in fault["loc"]] or ["document"]
-            value = "..." if isinstance(fault["input"], dict | list) else repr(fault["input"])
-            rule, fix = fault["msg"][0].lower() + fault["msg"][1:], ""
-            if fault["type"] == "extra_forbidden":
-                rule, fix = "is not a field of this document", "Leave it out"
-            elif fault["type"] == "missing":
-                value, rule = "missing", "is needed"
-            check.add(path[0], value, rule=rule, fix=fix, where=", ".join(path[1:]))
-        check.raise_if_any()
-        raise  # a validation error has at least one fault
+    return result_form(ResultDocument, document, source)
 
 
 def document_faults(
