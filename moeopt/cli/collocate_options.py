@@ -9,6 +9,7 @@ import typer
 
 from moeopt.cli import units
 from moeopt.cli.options import SOLVING
+from moeopt.cli.pace import TimeLimit, time_s
 from moeopt.errors import Violations
 from moeopt.limits import Limits
 
@@ -225,9 +226,7 @@ class PlanRules(Sharing):
 class Pace:
     """Limits of a solve."""
 
-    time_limit: Annotated[
-        str | None, typer.Option("--time-limit", help="Stop after 5s, 500ms; none by default.", rich_help_panel=SOLVING)
-    ] = None
+    time_limit: TimeLimit = None
     iterations: Annotated[
         int | None, typer.Option("--iterations", help="Swaps from each start (3000).", rich_help_panel=SOLVING)
     ] = None
@@ -235,7 +234,4 @@ class Pace:
 
     def limits(self) -> Limits:
         """Check and build the limits."""
-        check = Violations()
-        time_s = None if self.time_limit is None else units.seconds("--time-limit", self.time_limit, check)
-        check.raise_if_any()
-        return Limits(time_s, None, self.iterations)
+        return Limits(time_s(self.time_limit), None, self.iterations)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moeopt.cli import units
 from moeopt.cli.llms import WhichLlm
 from moeopt.cli.mesh_options import Asked, Choice, Fleet, Simulating
-from moeopt.cli.options import SOLVING, Output
+from moeopt.cli.options import Output
+from moeopt.cli.pace import Gap, Seed, Threads, TimeLimit, time_s
 from moeopt.cli.say import Say, complain
 from moeopt.cli.verb import DONE, INFEASIBLE, NO_PLAN, verb
 from moeopt.errors import Violations
@@ -43,21 +43,14 @@ ENDINGS = (".json", ".svg", ".png")
 class Pace:
     """Limits of a solve."""
 
-    time_limit: Annotated[
-        str | None, typer.Option("--time-limit", help="Stop after 5s, 500ms; none by default.", rich_help_panel=SOLVING)
-    ] = None
-    gap: Annotated[
-        float | None, typer.Option("--gap", help="Stop at this proven gap: 0.001 is 0.1 %.", rich_help_panel=SOLVING)
-    ] = None
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed, for plug-ins.", rich_help_panel=SOLVING)] = 0
-    threads: Annotated[int, typer.Option("--threads", help="Threads a solver may use.", rich_help_panel=SOLVING)] = 1
+    time_limit: TimeLimit = None
+    gap: Gap = None
+    seed: Seed = 0
+    threads: Threads = 1
 
     def limits(self) -> Limits:
         """Check and build the limits."""
-        check = Violations()
-        time_s = None if self.time_limit is None else units.seconds("--time-limit", self.time_limit, check)
-        check.raise_if_any()
-        return Limits(time_s, self.gap, None, None, self.threads)
+        return Limits(time_s(self.time_limit), self.gap, None, None, self.threads)
 
 
 @verb

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moeopt.cli import units
 from moeopt.cli.microbatch_instance import Asked, from_options
 from moeopt.cli.microbatch_options import Choices, StageTimes, Wanted, given
 from moeopt.cli.modelled_times import Modelled
 from moeopt.cli.options import OUTPUT, SOLVING, Output
+from moeopt.cli.pace import Gap, Seed, Threads, TimeLimit, time_s
 from moeopt.cli.say import PIPE_WIDTH, Say
 from moeopt.cli.stage_times import UNITS
 from moeopt.cli.verb import verb
@@ -48,24 +48,17 @@ FAMILIAR = 80
 class Pace:
     """Limits of a solve."""
 
-    time_limit: Annotated[
-        str | None, typer.Option("--time-limit", help="Stop after 5s, 500ms; none by default.", rich_help_panel=SOLVING)
-    ] = None
-    gap: Annotated[
-        float | None, typer.Option("--gap", help="Stop at this proven gap: 0.001 is 0.1 %.", rich_help_panel=SOLVING)
-    ] = None
+    time_limit: TimeLimit = None
+    gap: Gap = None
     nodes_limit: Annotated[
         int | None, typer.Option("--nodes-limit", help="Branch-and-bound nodes of exact.", rich_help_panel=SOLVING)
     ] = None
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed, for plug-ins.", rich_help_panel=SOLVING)] = 0
-    threads: Annotated[int, typer.Option("--threads", help="Threads a solver may use.", rich_help_panel=SOLVING)] = 1
+    seed: Seed = 0
+    threads: Threads = 1
 
     def limits(self) -> Limits:
         """Check and build the limits."""
-        check = Violations()
-        time_s = None if self.time_limit is None else units.seconds("--time-limit", self.time_limit, check)
-        check.raise_if_any()
-        return Limits(time_s, self.gap, None, self.nodes_limit, self.threads)
+        return Limits(time_s(self.time_limit), self.gap, None, self.nodes_limit, self.threads)
 
 
 @verb

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from moeopt.cli import units
-from moeopt.cli.options import SOLVING, Output
+from moeopt.cli.options import Output
+from moeopt.cli.pace import Seed, Threads, TimeLimit, time_s
 from moeopt.cli.route_input import Hosts, read_given
 from moeopt.cli.say import Say, complain
 from moeopt.cli.verb import DONE, INFEASIBLE, NO_PLAN, verb
-from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.errors import InstanceError, Violation
 from moeopt.limits import Limits
 
 if TYPE_CHECKING:
@@ -36,18 +36,13 @@ FEW_LAYERS = 8
 class Pace:
     """Limits of a solve."""
 
-    time_limit: Annotated[
-        str | None, typer.Option("--time-limit", help="Stop after 5s, 500ms; none by default.", rich_help_panel=SOLVING)
-    ] = None
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed, for plug-ins.", rich_help_panel=SOLVING)] = 0
-    threads: Annotated[int, typer.Option("--threads", help="Threads a solver may use.", rich_help_panel=SOLVING)] = 1
+    time_limit: TimeLimit = None
+    seed: Seed = 0
+    threads: Threads = 1
 
     def limits(self) -> Limits:
         """Check and build the limits."""
-        check = Violations()
-        time_s = None if self.time_limit is None else units.seconds("--time-limit", self.time_limit, check)
-        check.raise_if_any()
-        return Limits(time_s, threads=self.threads)
+        return Limits(time_s(self.time_limit), threads=self.threads)
 
 
 @verb
