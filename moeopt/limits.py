@@ -84,7 +84,7 @@ class Deadline:
     def __init__(self, time_s: float | None, stop: Callable[[], bool] | None = None) -> None:
         self.start_s = time.perf_counter()
         self.limited = time_s is not None
-        self._end_s = math.inf if time_s is None else self.start_s + time_s
+        self._end_s = self._last_s = math.inf if time_s is None else self.start_s + time_s
         self._stop = stop
 
     @property
@@ -126,6 +126,16 @@ class Deadline:
         """Let the time be up so much earlier, but at most half of what is left: what follows the search needs it."""
         if self.limited:
             self._end_s -= max(min(seconds, self.remaining_s() / 2), 0.0)
+
+    def rest(self) -> Deadline:
+        """Another deadline at the very end, with what was kept back.
+
+        >>> deadline = Deadline(60.0)
+        >>> deadline.keep_back(20.0)
+        >>> deadline.remaining_s() < 40 < deadline.rest().remaining_s()
+        True
+        """
+        return self.within(max(self._last_s - time.perf_counter(), 1e-9) if self.limited else None)
 
     def allows_import(self, module: str, load_s: float = 1.0) -> bool:
         """Whether a heavy module is loaded already, or there is time to load it.

@@ -91,8 +91,8 @@ def bound(instance: CollocationInstance, row: int, deadline: Deadline | None = N
     diagonal = None
     touched = trivial(instance, rows)
     places = instance.num_units * int(instance.unit_slots.max())
-    late = deadline is not None and deadline.passed()
-    if instance.num_units > 1 and places <= MOST_PLACES and rows.sets.shape[1] > 1 and not late:
+    paired = instance.num_units > 1 and places <= MOST_PLACES and rows.sets.shape[1] > 1
+    if paired and (deadline is None or deadline.remaining_s() > _least_s(instance, rows, places)):
         pairs = _padded(instance, rows)
         first = None if deadline is None else deadline.share(3)  # tables say more
         diagonal = np.round(spectrum.best_diagonal(pairs, instance.num_units, deadline=first), 3)
@@ -109,6 +109,13 @@ def bound(instance: CollocationInstance, row: int, deadline: Deadline | None = N
     value = objective_floor(instance, rows, copies, touched)
     certificate = {"layer": instance.layers[row], **kind, "touched": str(touched), "copies": str(copies)}
     return LayerBound(value, touched, certificate | {"value": str(value)} | cut_of(instance))
+
+
+def _least_s(instance: CollocationInstance, rows: Rows, places: int) -> float:
+    """Seconds, about, that the bound by pairs takes at least: eigenvalues, and choices of pairs for each token."""
+    classes = instance.num_gpus if instance.num_slots > instance.num_experts else instance.num_units
+    cells = int(rows.sets.size) * int(rows.sets.shape[1])
+    return (10 + classes) * (5e-3 + 5e-10 * float(places**3)) + 6 * (2e-2 + 3e-7 * cells)
 
 
 def floors(

@@ -20,6 +20,7 @@ from moeopt.collocation.plan import Collocation
 from moeopt.collocation.rows import loads_of
 from moeopt.collocation.verify import count, objective_of
 from moeopt.collocation.verify import value as layer_value
+from moeopt.kernels.connectivity import Net
 from moeopt.registry import Context, Outcome
 from moeopt.result import Status, Stop
 
@@ -95,6 +96,10 @@ def build(instance: CollocationInstance, row: int) -> Model:
     return Model(instance, row, problem, held, scale)
 
 
+def _buildable(net: Net) -> bool:
+    return len(net.weight) * len(net.price) <= MOST_TOUCHES
+
+
 def read_back(model: Model, values: dict[str, float]) -> Ints:
     """(S,) experts in slots out of the values of the variables."""
     instance = model.instance
@@ -113,7 +118,11 @@ def solve_exact(instance: CollocationInstance, context: Context) -> Outcome[Coll
     outcome = search.search(instance, replace(context, on_progress=None))
     assert outcome.plan is not None
     held = outcome.plan.slot_expert.astype(np.int64)
-    floors = [bounds.bound(instance, row) for row in range(instance.num_layers)]
+    deadline = context.deadline.rest()
+    sought = any(_buildable(nets.layer_net(instance, row)) for row in range(instance.num_layers))
+    until = deadline.share(2) if sought else deadline
+    parts = range(instance.num_layers, 0, -1)
+    floors = [bounds.bound(instance, row, until.share(left)) for row, left in enumerate(parts)]
     notes, stop = list(outcome.notes), Stop.FINISHED
     values: list[Fraction | None] = []
     for row, found in enumerate(held):
@@ -123,18 +132,18 @@ def solve_exact(instance: CollocationInstance, context: Context) -> Outcome[Coll
         for row, value in enumerate(values):
             if value is not None and floors[row].value >= value:
                 continue
-            if context.deadline.passed():
+            if deadline.passed():
                 stop = Stop.TIME
                 break
             net = nets.layer_net(instance, row)
-            if len(net.weight) * len(net.price) > MOST_TOUCHES:
+            if not _buildable(net):
                 notes.append(f"the programme is not built for layers with more than {MOST_TOUCHES:,} (set, unit) pairs")
-                stop = Stop.ITERATIONS
+                stop = Stop.TIME if outcome.stop is Stop.TIME else Stop.ITERATIONS
                 continue
             model = build(instance, row)
             linear = LinearModel.from_pulp(model.problem)
-            left = context.deadline.remaining_s()
-            limits = replace(context.limits, time_s=left if context.deadline.limited else None, gap=0.0)
+            left = deadline.remaining_s()
+            limits = replace(context.limits, time_s=left if deadline.limited else None, gap=0.0)
             answer = solve_model(linear, limits=limits, seed=context.seed, worker=worker)
             if answer.values is not None:
                 named = dict(zip(linear.columns, answer.values.tolist(), strict=True))

@@ -106,9 +106,7 @@ def _within(instance: CollocationInstance, context: Context, notes: list[str]) -
     """The bound of every layer, as good as it gets in what is left of the time."""
     if "_floors" in instance.__dict__ or not context.deadline.watched:
         return _floors(instance)
-    limit_s = context.limits.time_s
-    left_s = None if limit_s is None else max(limit_s - context.deadline.elapsed_s(), 1e-3)
-    deadline, count = context.deadline.within(left_s), instance.num_layers
+    deadline, count = context.deadline.rest(), instance.num_layers
     found = [bounds.bound(instance, row, deadline.share(count - row)) for row in range(count)]
     if deadline.passed():
         notes.append("time was up before the bounds were done: with more of it they may be larger")

@@ -9,12 +9,15 @@ from hypothesis import given, settings
 from moeopt import collocation
 from moeopt.cluster import reference
 from moeopt.collocation import CollocationInstance
-from moeopt.collocation.heuristics.search import SLICE
+from moeopt.collocation.heuristics.nets import layer_net
+from moeopt.collocation.heuristics.pace import SLICE, paced
 from moeopt.limits import Deadline, Limits
 from moeopt.result import Status, Stop
 from tests.collocation.strategies import instances
 
 LATE = "time was up before the bounds were done"
+RNG = np.random.default_rng(0)
+IDS = np.argsort(RNG.random((2, 400, 64)), axis=2)[:, :, :4]
 
 
 @given(instances())
@@ -58,3 +61,40 @@ def test_a_limit_is_said_and_replicas_keep_to_it() -> None:
     assert result.stop is Stop.INTERRUPTED and any(note.startswith(LATE) for note in result.notes)
     free = collocation.solve(instance, limits=Limits(iterations=50))
     assert not any(note.startswith(LATE) for note in free.notes)
+
+
+@pytest.mark.parametrize("fields", [
+    {"nodes": 8, "gpus": 8},
+    {"nodes": 4, "gpus": 8, "slots": 80},
+    {"cluster": reference("4x2-h100"), "slots": 72, "source": RNG.integers(0, 8, 400)},
+])  # fmt: skip
+@pytest.mark.parametrize("method", ["auto", "exact"])
+def test_what_there_is_no_time_for_is_left_out(fields: dict[str, object], method: str) -> None:
+    instance = CollocationInstance(IDS, experts=64, **fields)
+    if collocation.METHODS[method].applies(instance) is not None:
+        return
+    result = collocation.solve(instance, method=method, limits=Limits(time_s=1e-6))
+    assert result.stop is Stop.TIME and result.iterations == 0
+    assert collocation.evaluate(instance, result.plan).objective == pytest.approx(result.objective)
+    for row, certificate in enumerate(result.certificate["layers"]):
+        assert certificate["kind"] == "trivial" and collocation.recheck(instance, row, certificate) == []
+    full = collocation.solve(instance, method="id_order")
+    assert result.lower_bound <= full.lower_bound  # nothing of the short run is kept for the next
+
+
+def test_a_bound_cut_short_is_still_proved() -> None:
+    instance = CollocationInstance(IDS, experts=64, nodes=8, gpus=8)
+    best = collocation.bound(instance, 0)
+    some = collocation.bound(instance, 0, Deadline(0.6))
+    assert some.value <= best.value * 2 and collocation.recheck(instance, 0, some.certificate) == []
+
+
+def test_slices_grow_from_one_round_and_none_begins_without_time() -> None:
+    net, seen = layer_net(CollocationInstance(IDS, experts=64, nodes=8, gpus=8), 0), []
+    assert paced(seen.append, 3 * SLICE, net, True, Deadline(60.0)) == sum(seen) == 3 * SLICE
+    assert seen[0] == 1 and max(seen) <= SLICE
+    assert paced(seen.append, 5, net, False, Deadline(1e-9)) == 0
+    seen.clear()
+    assert paced(seen.append, 1200, net, True, Deadline(None)) == 1200 and seen == [1200]
+    seen.clear()
+    assert paced(seen.append, 1200, net, True, Deadline(None, lambda: True)) == SLICE

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.collocation.heuristics import nets
+from moeopt.collocation.heuristics.pace import paced
 from moeopt.collocation.instance import RULES, CollocationInstance
 from moeopt.collocation.rows import Rows, loads_of
 from moeopt.kernels import connectivity
@@ -17,8 +18,6 @@ Floats = NDArray[np.float64]
 
 MOST_CELLS = 1 << 26
 """Rows x classes x units beyond which counters would fill the memory."""
-SLICE, SLOW_SLICE = 500, 25
-"""Tries between two looks at the clock, compiled and interpreted."""
 
 
 def classes(instance: CollocationInstance, units: Ints) -> tuple[Ints, Ints]:
@@ -87,7 +86,7 @@ def improved(
 ) -> Ints:
     """(S,) experts in slots after `rounds` tries, no expert twice in a unit where that was so before.
 
-    A deadline ends the tries, after a slice of them at the soonest.
+    A deadline ends the tries; none is begun that there is no time for.
     """
     units = nets.search_units(instance)
     gpus, _ = classes(instance, units)
@@ -100,12 +99,8 @@ def improved(
     found = held.copy()
     net, where = class_net(instance, row, rate), hosting(instance, units)
     call = connectivity.replicate if fast else connectivity.replicate.plain()
-    size = (SLICE if fast else SLOW_SLICE) if deadline.watched else rounds
-    done = 0
-    while done < rounds and not (done and deadline.passed()):
-        now = min(size, rounds - done)
-        call(net, where, found, instance.num_experts, bool(rate.any()), now, rng)
-        done += now
+    timed = bool(rate.any())
+    paced(lambda now: call(net, where, found, instance.num_experts, timed, now, rng), rounds, net, fast, deadline)
     return seated(instance, found, loads_of(instance, row), units)
 
 

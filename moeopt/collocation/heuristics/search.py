@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from moeopt.collocation import affinity, bounds, verify
 from moeopt.collocation.heuristics import fill, nets, replicas, simple
+from moeopt.collocation.heuristics.pace import paced
 from moeopt.collocation.heuristics.starts import starts
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation
@@ -26,9 +27,7 @@ ROUNDS = 3_000
 """Swaps from each start."""
 REPLICA_TRIES = 4
 """Tries of replicas for each swap."""
-SLICE, SLOW_SLICE = 500, 100
-"""Swaps between two looks at the clock, compiled and interpreted."""
-FOR_BOUNDS = 1 / 3
+FOR_BOUNDS = 1 / 2
 """Of a time limit, what is kept back for the bounds."""
 
 
@@ -82,7 +81,7 @@ def _layer(instance: CollocationInstance, row: int, rounds: int, fast: bool, con
         if _value(instance, plain, unit) < best:
             kept = unit
     held = fill.fill_spare(instance, fill.into_slots(instance, kept[: instance.num_experts], loads, units), loads)
-    if instance.num_slots > instance.num_experts:
+    if instance.num_slots > instance.num_experts and not context.deadline.passed():
         rng = _generator(row, 100, context.seed)
         rate = _rate(instance, plain, kept) if instance.objective in ("time", "tokens") else np.zeros(len(plain.price))
         tries = rounds * REPLICA_TRIES // (1 if fast else 20)
@@ -107,13 +106,7 @@ def _improve(
 ) -> int:
     """Search in slices, so that a deadline is kept."""
     call = connectivity.improve if fast else connectivity.improve.plain()
-    size = (SLICE if fast else SLOW_SLICE) if context.deadline.watched else rounds
-    done = 0
-    while done < rounds and not (done and context.deadline.passed()):
-        now = min(size, rounds - done)
-        call(net, unit, timed, now, len(unit), 0.0, rng)
-        done += now
-    return done
+    return paced(lambda now: call(net, unit, timed, now, len(unit), 0.0, rng), rounds, net, fast, context.deadline)
 
 
 def _rate(instance: CollocationInstance, net: connectivity.Net, unit: Ints) -> Floats:
