@@ -64,6 +64,7 @@ def collocate(
     which convert reads) or draws link loads and the traffic between nodes before and after (.svg, .png).
     """
     from moeopt.cli.collocate_input import read_instance
+    from moeopt.cli.interrupts import stopping
     from moeopt.cli.solving import find_plugins, guarded_output, named
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.collocation import PROBLEM
@@ -90,8 +91,15 @@ def collocate(
     find_plugins([method])
     _say_if_compiling(method, limits.time_s is not None, say)
     ours = named(PROBLEM, method, say.verbose)
-    with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]), ours:
-        result = PROBLEM.solve(instance, method=method, limits=limits, seed=pace.seed, on_progress=listener)
+    with (
+        say.progress(f"{instance.name}: {method}") as listener,
+        guarded_output([method]),
+        ours,
+        stopping(limits) as until,
+    ):
+        result = PROBLEM.solve(instance, method=method, limits=until, seed=pace.seed, on_progress=listener)
+    if result.stop == "INTERRUPTED":
+        say.note("interrupted: this is the best plan so far")
     if to_file is not None and to_file.lower().endswith(".json"):
         write_file(to_file, result.to_json() + "\n", force=output.force)
     elif to_file is not None and result.plan is not None:

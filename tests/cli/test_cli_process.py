@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import LOADS, Run, start
 
@@ -165,6 +166,23 @@ def test_sigterm_keeps_the_best_plan_so_far_too(tmp_path: Path):
         child.send_signal(signal.SIGTERM)
         _, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
+    assert "note: interrupted: this is the best plan so far" in err
+    assert '"stop": "INTERRUPTED"' in file.read_text()
+
+
+@posix
+def test_sigterm_keeps_the_best_collocation_so_far(tmp_path: Path):
+    """It ended with 130 and no plan, whenever it was asked."""
+    file, trace = tmp_path / "plan.json", tmp_path / "trace.npz"
+    drawn = np.random.default_rng(0).random((4, 3000, 64))
+    np.savez(trace, topk_ids=np.argsort(drawn, axis=2)[:, :, :6], layers=np.arange(4), num_experts=64)
+    with start("collocate", trace, "--nodes", 8, "--gpus", 32, "--method", "search", "-o", file) as child:
+        time.sleep(4)
+        assert child.poll() is None
+        child.send_signal(signal.SIGTERM)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert "stopped by INTERRUPTED" in out
     assert "note: interrupted: this is the best plan so far" in err
     assert '"stop": "INTERRUPTED"' in file.read_text()
 

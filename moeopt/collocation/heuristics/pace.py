@@ -10,6 +10,8 @@ from moeopt.limits import Deadline
 
 SLICE = 500
 """Rounds between two looks at the clock, at most."""
+LOOK_S = 0.5
+"""Seconds between two looks, about, however much time is left: somebody may have asked for an end."""
 CELL_S, COMPILED_CELL_S = 3e-6, 2e-8
 """Seconds for a (member, unit) pair when a kernel counts everything, which it does once a call."""
 
@@ -17,16 +19,11 @@ CELL_S, COMPILED_CELL_S = 3e-6, 2e-8
 def paced(run: Callable[[int], object], rounds: int, net: Net, compiled: bool, deadline: Deadline) -> int:
     """Call `run` with a number of rounds until they are done or the time is up; the rounds done.
 
-    With a time limit the first slice is one round, and none is begun that cannot be expected to end in time.
+    The first slice is one round, and none is begun that cannot be expected to end in time.
     """
-    if not deadline.limited:
-        size = SLICE if deadline.watched else rounds
-        done = 0
-        while done < rounds and not (done and deadline.passed()):
-            now = min(size, rounds - done)
-            run(now)
-            done += now
-        return done
+    if not deadline.watched:
+        run(rounds)
+        return rounds
     setup_s = len(net.member) * len(net.price) * (COMPILED_CELL_S if compiled else CELL_S)
     done, size = 0, 1
     while done < rounds and deadline.remaining_s() > setup_s:
@@ -34,5 +31,6 @@ def paced(run: Callable[[int], object], rounds: int, net: Net, compiled: bool, d
         run(now)
         done += now
         round_s = max(time.perf_counter() - start_s - setup_s, 1e-9) / now
-        size = int(min(SLICE, 10 * size, max(1.0, (deadline.remaining_s() - setup_s) / (2 * round_s))))
+        left_s = min(deadline.remaining_s(), LOOK_S + setup_s)
+        size = int(min(SLICE, 10 * size, max(1.0, (left_s - setup_s) / (2 * round_s))))
     return done
