@@ -21,13 +21,15 @@ from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation
 from moeopt.collocation.result_document import ResultDocument, Solution
 from moeopt.documents import sha256
-from moeopt.errors import InstanceError, PlanError
+from moeopt.errors import InstanceError, PlanError, Violation
 from moeopt.result import Contradiction, Result, Status, Stop, relative_gap
 
 TOLERANCE = 1e-9
 """Relative difference up to which a stated number and the recomputed one are the same."""
 SOLVED = 1e-5
 """The same for the answer of a solver."""
+MOST_CELLS = 1 << 31
+"""Numbers in a trace that a plan may name."""
 DIGEST = "instance.sha256 says"
 """How the fault begins that names another trace or other rules than the plan's."""
 
@@ -108,13 +110,22 @@ def _claim(kind: str) -> bool:
 
 
 def _nothing(told: Mapping[str, Any]) -> Any:
-    """A trace of the right shape in which every token selects expert 0, or any two one."""
+    """A trace of the right shape in which every token selects expert 0, or any two one.
+
+    Raises
+    ------
+    InstanceError
+        A larger trace than anybody has recorded.
+    """
     trace = told.get("trace")
     shape = trace.get("shape") if isinstance(trace, Mapping) else None
     whole = isinstance(shape, list) and len(shape) == 3 and all(type(size) is int and size > 0 for size in shape)
     if not whole:
         return None
     assert isinstance(shape, list) and isinstance(trace, Mapping)
+    if math.prod(shape) > MOST_CELLS:
+        rule = f"a trace has at most {MOST_CELLS:,} numbers"
+        raise InstanceError([Violation("trace.shape", "", shape, rule, "Give the shape of the trace")])
     if trace.get("of") == "pairs":
         return np.ones(shape, dtype=np.int64)
     return np.zeros((*shape[:2], 1), dtype=np.int64)

@@ -120,6 +120,20 @@ def test_another_trace_and_other_rules_are_named(
     assert code == 5 and out.startswith("instance.sha256 says")
 
 
+@pytest.mark.parametrize("shape", [[2, 10**12, 4], [10**12, 3, 4], [2, 3, 10**12]])
+def test_a_trace_too_large_to_be_one_is_a_fault(
+    plan: Path, shape: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its stand-in was asked of memory."""
+    document = json.loads(plan.read_text())
+    document["instance"]["document"]["trace"]["shape"] = shape
+    plan.write_text(json.dumps(document))
+    code, out, err = run(capsys, "verify", plan, "-v")
+    assert code == 5, err
+    assert f"trace.shape = {shape}: a trace has at most" in out
+    assert run(capsys, "inspect", plan)[0] == 0
+
+
 @pytest.mark.parametrize(("damage", "text"), [
     (lambda one: one["slot_expert"].pop(), "slot_expert has 7 entries, the instance 8"),
     (lambda one: one.update(slot_expert=[0, 1, 2, 3, 4, 4, 4, 4]), "expert 5 is missing"),
