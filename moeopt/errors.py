@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SHOWN = 20
 """How many violations a message lists; the rest is counted, and all are in ``violations``."""
@@ -22,6 +22,8 @@ class MoeoptError(Exception):
 class Violation:
     """One broken rule: which field and where, the value seen, the rule, and what to do next.
 
+    ``source`` is the file, where it is another than that of the error.
+
     >>> print(Violation("loads", "layer 3, expert 17", "nan", "loads must be finite tokens >= 0", "Drop it"))
     loads[layer 3, expert 17] = nan: loads must be finite tokens >= 0. Drop it.
     """
@@ -31,6 +33,7 @@ class Violation:
     value: str
     rule: str
     fix: str
+    source: str = ""
 
     def __str__(self) -> str:
         place = f"{self.field}[{self.where}]" if self.where else self.field
@@ -65,10 +68,15 @@ class InstanceError(MoeoptError, ValueError):
         if not self.violations:
             raise ValueError("an InstanceError needs at least one violation")
         prefix = f"{source}: " if source else ""
-        lines = [f"{prefix}{violation}" for violation in self.violations[:SHOWN]]
+        lines = [f"{self.file_of(violation)}{violation}" for violation in self.violations[:SHOWN]]
         if len(self.violations) > SHOWN:
             lines.append(f"{prefix}... and {len(self.violations) - SHOWN:,} more of this kind.")
         super().__init__("\n".join(lines))
+
+    def file_of(self, violation: Violation) -> str:
+        """The file a violation is of, as its line begins; empty where none is known."""
+        source = violation.source or self.source
+        return f"{source}: " if source else ""
 
     def __reduce__(self) -> tuple[type[InstanceError], tuple[tuple[Violation, ...], str]]:
         return type(self), (self.violations, self.source)  # errors cross process borders
@@ -127,7 +135,8 @@ class Violations:
         try:
             yield
         except InstanceError as error:
-            self.found.extend(error.violations)
+            other = error.source if error.source != self.source else ""
+            self.found.extend(replace(one, source=one.source or other) for one in error.violations)
 
     def raise_if_any(self) -> None:
         """Raise `InstanceError` with everything found, or do nothing."""

@@ -127,8 +127,7 @@ def _guarded(work: Callable[[], int], common: Common) -> int:
 
 def _lines(error: MoeoptError, everything: bool) -> list[str]:
     if isinstance(error, InstanceError):
-        prefix = f"{error.source}: " if error.source else ""
-        return few([f"{prefix}{spoken_violation(violation)}" for violation in error.violations], everything)
+        return few([f"{error.file_of(one)}{spoken_violation(one)}" for one in error.violations], everything)
     if isinstance(error, PlanError):
         return few(error.faults, everything)
     return spoken(str(error)).splitlines()

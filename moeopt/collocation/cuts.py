@@ -23,7 +23,15 @@ def least_cuts(instance: CollocationInstance, part: Ints) -> list[float]:
     `part` (G,) is the part of each GPU.
     The way back carries what the way out does in the other direction, so that with unequal directions the larger one
     counts, which keeps the bound valid.
+
+    Raises
+    ------
+    InstanceError
+        Nothing leads from a part to the others or back, with the GPUs that have no path.
     """
+    from moeopt.cluster.paths import no_path
+    from moeopt.errors import InstanceError
+
     assert instance.cluster is not None
     network = _network(instance)
     gpus = instance.cluster.gpus
@@ -32,6 +40,8 @@ def least_cuts(instance: CollocationInstance, part: Ints) -> list[float]:
         inside = [gpus[g] for g in range(len(gpus)) if part[g] == one]
         outside = [gpus[g] for g in range(len(gpus)) if part[g] != one]
         found.append(max(_flow(network, outside, inside), _flow(network, inside, outside)) if outside else 0.0)
+        if outside and not found[-1]:
+            raise InstanceError([no_path(instance.cluster, inside[0], outside[0])])
     return found
 
 

@@ -133,6 +133,8 @@ def _axes(
             and (token_idx is None or token_idx.shape[:1] == (shape[1 - axis],))
             for axis in (0, 1)
         ]
+        if fits[0] and shape[:2] == (1, 1):
+            fits[1] = False  # one token of one layer, in either order
         if fits[0] == fits[1]:
             said = ids is not None or token_idx is not None
             rule = f"of axes of {shape[0]} and {shape[1]}, " + (

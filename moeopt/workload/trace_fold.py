@@ -223,6 +223,8 @@ class Folding:
             Anything was wrong, or nothing was routed; all at once.
         """
         check, layers = self.check, self._layers
+        if check.found and not layers:
+            check.raise_if_any()  # what was wrong is why nothing is there
         if not layers or all(state.idle for state in layers.values()):
             check.add("topk_ids", "no rows", rule="the trace has no routed tokens", fix="Record some")
         elif self.top_k is not None and self.experts is not None and self.top_k > self.experts:

@@ -30,8 +30,18 @@ def is_logged(head: bytes) -> bool:
 
 def read_lines(file: IO[bytes], check: Violations, folding: Folding) -> None:
     """Fold a whole log."""
-    logged = _Logged(check, folding)
+    logged, known = _Logged(check, folding), False
     for number, line in _lines(file):
+        if not (known or not line.strip()):
+            known = line.lstrip()[:1] == b"{"
+            if not known:
+                shown = line.strip()[:40].decode("utf-8", "replace")
+                rule = (
+                    "is no line of a routing trace: neither JSON lines of type meta and route, nor .npz with topk_ids"
+                )
+                fix = "Give the trace of every token; loads have lost which experts were selected together"
+                check.add("line", shown, rule=rule, fix=fix, where=str(number))
+                break
         logged.take(number, line)
         if len(check.found) > NAMED:
             break
@@ -60,9 +70,8 @@ class _Logged:
         try:
             entry = json.loads(line, object_pairs_hook=_once)
         except (ValueError, RecursionError) as error:
-            rule = f"is not JSON ({error})"
-            self.check.add("line", line[:40].decode("utf-8", "replace"), rule=rule, fix="Was the file cut short?",
-                           where=str(number))  # fmt: skip
+            rule, shown = f"is not JSON ({error})", line.strip()[:40].decode("utf-8", "replace")
+            self.check.add("line", shown, rule=rule, fix="Was the file cut short?", where=str(number))
             return
         kind = entry.get("type") if isinstance(entry, dict) else None
         if kind == "meta":

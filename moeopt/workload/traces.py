@@ -113,6 +113,9 @@ def _read_file(path: str | Path, folding: Folding, check: Violations, layers: Se
         what = "is a folder" if Path(path).is_dir() else "does not exist"
         check.add("input", str(path), rule=f"the file {what}", fix="Check the path")
         check.raise_if_any()
+    if not Path(path).stat().st_size:
+        check.add("input", "''", rule="the file is empty", fix="Record again, or check that the copy finished")
+        check.raise_if_any()
     try:
         if str(path).lower().endswith(".npz"):
             return read_npz(path, check, folding, layers)

@@ -9,7 +9,7 @@ import networkx as nx
 from moeopt.cluster.building import DIRECT_S, PCIE_S, SMP_BYTES_PER_S, SMP_S
 from moeopt.cluster.graph import Cluster, add_link, add_node
 from moeopt.cluster.readers.safe_xml import Element, read_xml
-from moeopt.cluster.readers.text import refuse
+from moeopt.cluster.readers.text import refuse, whole
 
 _GPU = re.compile(r"(?:nvml|cuda|rsmi|ze|opencl\d+d)\d+$")
 _NIC = re.compile(r"(?:mlx\d+_\d+|bnxt_re\d+|irdma\d+|efa_\d+|hfi\d+_\d+|cxi\d+|rocep\w+|ibp\w+)$")
@@ -82,7 +82,11 @@ class _Reader:
             values = " ".join(one.text for one in table.find("u64values")).split()
             nodes = [self.gpus.get(one.rpartition(":")[2]) for one in ids]
             size = len(ids)
-            if len(values) != size * size or not all(value.isdecimal() for value in values):
+            odd = next((value for value in values if whole(value) is None), None)
+            if odd is not None:
+                rule = f"has {odd[:20]} in it, and bandwidths are whole numbers of MB/s"
+                raise refuse(self.source, table.get("name"), rule, "Run lstopo again")
+            if len(values) != size * size:
                 rule = f"has {len(values)} values for {size} devices, not {size} x {size}"
                 raise refuse(self.source, table.get("name"), rule, "Was the file cut short?")
             for row, src in enumerate(nodes):

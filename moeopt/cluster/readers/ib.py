@@ -21,7 +21,7 @@ LANE = {
 """bits/s of data of a lane in one direction."""
 
 _HEAD = re.compile(r'^(Switch|Ca|Rt)\s+(\d+)\s+"([SHR]-[0-9a-fA-F]+)"\s*#?\s*(?:"([^"]*)")?')
-_PORT = re.compile(r'^\[(\d+)\](?:\[ext \d+\])?(?:\([0-9a-fA-F]+\))?\s*"([SHR]-[0-9a-fA-F]+)"\[(\d+)\]')
+_PORT = re.compile(r'^\[(\d{1,6})\](?:\[ext \d+\])?(?:\([0-9a-fA-F]+\))?\s*"([SHR]-[0-9a-fA-F]+)"\[(\d{1,6})\]')
 _RATE = re.compile(r"\b(\d{1,2})x([A-Z]{3}\d{0,2})\b")
 
 

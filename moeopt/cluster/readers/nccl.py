@@ -11,7 +11,7 @@ import networkx as nx
 from moeopt.cluster.building import DIRECT_S, NIC_S, NVLINK_S, PCIE_S, SMP_S, UPLINK_S
 from moeopt.cluster.graph import Cluster, add_link, add_node
 from moeopt.cluster.readers.safe_xml import Element, read_xml
-from moeopt.cluster.readers.text import refuse
+from moeopt.cluster.readers.text import refuse, whole
 
 ROOTS = ("system", "cpu", "pci", "gpu")
 
@@ -147,12 +147,12 @@ def _device(server: _Server, element: Element, above: str) -> None:
 def _slot(server: _Server, element: Element) -> float:
     """Bytes/s of a PCIe link; where the file does not say, generation 4 with 16 lanes, noted."""
     rate = re.match(r"\s*([0-9]+(?:\.[0-9]+)?)", element.get("link_speed"))
-    width = element.get("link_width")
+    width = whole(element.get("link_width")) or 0
     lane = LANE.get(f"{float(rate[1]):g}") if rate else None
-    if lane is None or not width.isdecimal() or not 1 <= int(width) <= 64:
+    if lane is None or not 1 <= width <= 64:
         server.notes.append("PCIe without a speed is taken as generation 4 with 16 lanes")
         return 16 * LANE["16"]
-    return lane * int(width)
+    return lane * width
 
 
 def _gpu(server: _Server, pci: Element, gpu: Element, above: str) -> None:
@@ -164,8 +164,9 @@ def _gpu(server: _Server, pci: Element, gpu: Element, above: str) -> None:
         raise refuse(server.source, bus, "two GPUs have this bus id", "Give one server a file")
     server.gpus[bus] = node
     server.devices[node] = pci.get("device").lower()
-    if gpu.get("dev").isdecimal():
-        server.numbers[node] = int(gpu.get("dev"))
+    dev = whole(gpu.get("dev"))
+    if dev is not None:
+        server.numbers[node] = dev
     server.wires.extend((node, gpu, wire) for wire in gpu.find("nvlink", "xgmi"))
 
 
@@ -178,8 +179,8 @@ def _ports(server: _Server, pci: Element, nic: Element, above: str) -> None:
         label = pci.get("busid") if net is None else net.get("name")
         node = add_node(server.graph, f"nic{server.node}.{number}", "nic", index=number, node=server.node, label=label)
         add_link(server.graph, above, node, speed, "pcie", PCIE_S, port=slot)
-        megabits = "" if net is None else net.get("speed")
-        server.nics.append((node, int(megabits) / 8 * 1e6 if megabits.isdecimal() and int(megabits) else None))
+        megabits = None if net is None else whole(net.get("speed"))
+        server.nics.append((node, megabits / 8 * 1e6 if megabits else None))
 
 
 def _bus(text: str) -> str:
@@ -206,8 +207,10 @@ def _wires(server: _Server) -> None:
             server.notes.append(f"{kind} of GPU type {key or 'not said'} is taken as {rate / 1e9:g} GB/s a link")
         elif kind == "xgmi":
             server.notes.append(f"xGMI is taken as {rate / 1e9:g} GB/s a link, as RCCL counts with")
-        count = wire.get("count", "1")
-        links = int(count) if count.isdecimal() else 1
+        links = whole(wire.get("count", "1"))
+        if links is None:
+            server.notes.append(f"{wire.get('count')[:20]} links of {node} are no number: one is taken")
+            links = 1
         target = server.gpus.get(_bus(wire.get("target")))
         if target is not None:
             if target == node:

@@ -8,7 +8,7 @@ from typing import Any
 from moeopt.cluster.described import Described
 from moeopt.cluster.readers.hostlist import expand
 from moeopt.cluster.readers.slurm_tree import Switches, describe
-from moeopt.cluster.readers.text import refuse
+from moeopt.cluster.readers.text import refuse, whole
 from moeopt.cluster.readers.yaml_lists import read_lists
 from moeopt.errors import Violations
 
@@ -105,10 +105,11 @@ def _real_name(comment: str, switch: str, found: Switches) -> None:
 def _sizes(values: list[Any], check: Violations, where: str) -> list[int]:
     found = []
     for value in values:
-        if not str(value).strip().isdecimal() or int(value) < 1:
+        size = whole(str(value).strip())
+        if not size:
             check.add("BlockSizes", value, rule="must be whole numbers >= 1", fix="Write them as 18,36", where=where)
         else:
-            found.append(int(value))
+            found.append(size)
     return found
 
 

@@ -15,7 +15,7 @@ PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 _CELL = re.compile(r"[ \t|]*(NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|C2C|X|N/A|NS|Disabled|OK|CNS|GNS|TNS|DR|U)(?![a-z])")
 _NIC = r"(?:NIC|mlx\d+_|ibp|ibs|ib|roce\w*?|rdmap|bnxt_re|irdma|efa_|hns_|hsi|rocep|mlx5_bond_|cxi)\d+\w*?"
-_LABEL = re.compile(rf"GPU\d+|NIC\d+|{_NIC}(?=[ \t]|$|GPU|NIC)")
+_LABEL = re.compile(rf"GPU\d{{1,6}}|NIC\d+|{_NIC}(?=[ \t]|$|GPU|NIC)")
 _AFFINITY = re.compile(r"CPU[ \t]*Affinity|NUMA([ \t]*Affinity)?|GPU[ \t]+NUMA[ \t]+ID")
 ACCESS = {"OK", "CNS", "GNS", "TNS", "DR", "U"}
 """Cells of ``-p2p``; NS and N/A stand in both."""

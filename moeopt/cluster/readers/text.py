@@ -48,6 +48,15 @@ def clean(data: bytes, source: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def whole(text: str) -> int | None:
+    """A whole number of at most 12 digits, or ``None``: longer ones are no sizes, and no floats either.
+
+    >>> whole("16"), whole("9" * 5000), whole("-1"), whole("\u00b2")
+    (16, None, None, None)
+    """
+    return int(text) if text.isdecimal() and len(text) <= 12 else None
+
+
 def plain_lines(text: str) -> list[str]:
     """Lines without the marks of comments, prompts, quotes and fences before them.
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.collocation import affinity, bounds, verify
-from moeopt.collocation.heuristics import fill, nets, replicas, simple
+from moeopt.collocation.heuristics import fill, nets, polish, replicas, simple
 from moeopt.collocation.heuristics.pace import paced
 from moeopt.collocation.heuristics.starts import starts
 from moeopt.collocation.instance import CollocationInstance
@@ -92,6 +92,8 @@ def _layer(instance: CollocationInstance, row: int, rounds: int, fast: bool, con
             (replicas.improved(instance, row, one, rate, tries, rng, fast, context.deadline) for one in tried),
             key=lambda one: verify.objective_of(instance, verify.value(instance, verify.count(instance, row, one))),
         )
+    if polish.lopsided(instance):
+        held = polish.polished(instance, row, held, context.seed, context.deadline)
     return held, done
 
 
@@ -113,9 +115,15 @@ def _rate(instance: CollocationInstance, net: connectivity.Net, unit: Ints) -> F
     """(U,) time a copy adds to a unit, scaled so that the longest time of the start is 1."""
     raw = np.ones(len(net.price))
     if instance.objective == "time":
-        raw = net.price / np.array(bounds.cuts(instance) if len(net.price) == instance.num_units else raw)
+        raw = _slowness(instance, net) if len(net.price) == instance.num_units else net.price
     worst = float((raw * inflow(net, unit)).max())
     return raw / worst if worst else raw
+
+
+def _slowness(instance: CollocationInstance, net: connectivity.Net) -> Floats:
+    """(U,) time of a copy into a unit, but for the bytes; 0 where one unit is all, which has no link."""
+    cuts = np.array(bounds.cuts(instance))
+    return np.divide(net.price, cuts, out=np.zeros(len(cuts)), where=cuts > 0)
 
 
 def inflow(net: connectivity.Net, unit: Ints) -> Ints:
@@ -137,5 +145,5 @@ def _value(instance: CollocationInstance, net: connectivity.Net, unit: Ints) -> 
         return float(copies.max()), total
     excess = float(np.maximum(np.bincount(unit, weights=net.load, minlength=len(net.cap)) - net.cap, 0).sum())
     if instance.objective == "time":
-        return excess * 1e6 + float((copies * net.price / np.array(bounds.cuts(instance))).max()), total
+        return excess * 1e6 + float((copies * _slowness(instance, net)).max()), total
     return excess, total
