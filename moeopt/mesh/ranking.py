@@ -168,6 +168,7 @@ def _why_not(
 
 def _row(instance: MeshInstance, place: int, config: Config) -> dict[str, Any]:
     used = {name: memory.used for name, memory in config.memory.items()}
+    ep = config.shape.ep if isinstance(config.shape, Shape) else config.shape.n_e
     return {
         "config": place,
         "demand": config.demand,
@@ -187,6 +188,8 @@ def _row(instance: MeshInstance, place: int, config: Config) -> dict[str, Any]:
         "tokens_per_s_gpu": config.tokens_per_s / config.total_gpus if config.total_gpus else None,
         "memory_bytes": used,
         "binds": config.binds,
+        "parts_s": dict(config.parts_s),
+        "imbalance": instance.imbalance.at(ep, config.shape.redundant, instance.demands[config.demand].llm.experts),
         "legal_in": list(config.legal_in),
     }
 
