@@ -36,7 +36,7 @@ moeopt mesh --llm deepseek-v3 --gpu h800 --gpus 96 --ttft 2s --tpot 50ms --simul
 
 moeopt mesh --llm mixtral-8x22b --gpu h20::1.85 --gpu l40s::1.08 --roles attention=h20,experts=l40s --rate 50
 
-moeopt mesh --llm llama-3.1-405b --gpu gb200:64 --context 1000000 --families long --objective time -o front.svg"""
+moeopt mesh --llm llama-3.1-405b --gpu gb200:64 --context 1M --families long --objective time -o front.svg"""
 
 ENDINGS = (".json", ".svg", ".png")
 

@@ -50,7 +50,7 @@ def reason(row: Row, best: Row) -> str:
     own, other = gpu_us(row), gpu_us(best)
     whole = sum(other.values())
     if not own or not whole:
-        return row["why_not"]
+        return str(row["why_not"])
     more = {name: own[name] - other.get(name, 0.0) for name in own}
     more["communication"] += more.pop("hidden", 0.0)
     names = COLUMNS | {"communication": "between GPUs, not overlapped"}
