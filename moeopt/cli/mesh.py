@@ -26,6 +26,8 @@ EXAMPLE = """Example:
 
 moeopt mesh --llm deepseek-v3 --gpu h800 --gpus 320 --context 4096 --tpot 50ms
 
+moeopt mesh --llm deepseek-v3 --gpu h800 --gpus 320 --context 4k --tpot 50ms --explain EP320
+
 moeopt mesh --llm deepseek-v3 --gpu h200 --rate 20 --input-tokens 4000 --output-tokens 1000 --ttft 2s --tpot 50ms
 
 moeopt mesh --hf-config config.json --gpu h100 --gpus 8 --tpot 10ms --json
@@ -34,7 +36,7 @@ moeopt mesh --llm deepseek-v3 --gpu h800 --gpus 96 --ttft 2s --tpot 50ms --simul
 
 moeopt mesh --llm mixtral-8x22b --gpu h20::1.85 --gpu l40s::1.08 --roles attention=h20,experts=l40s --rate 50
 
-moeopt mesh --llm llama-3.1-405b --gpu gb200:64 --context 1000000 --families long --objective time -o front.svg"""
+moeopt mesh --llm llama-3.1-405b --gpu gb200:64 --context 1M --families long --objective time -o front.svg"""
 
 ENDINGS = (".json", ".svg", ".png")
 
@@ -69,6 +71,14 @@ def mesh(
     method: Annotated[
         str, typer.Option("--method", help="See moeopt info methods; or package.module:function.")
     ] = "auto",
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            "--explain",
+            metavar="NAME",
+            help="Why meshes with this in their names lose or win, as EP320 or 'TP8 MoE-TP8'.",
+        ),
+    ] = None,
 ) -> int:
     """Which parallel degrees, which pools, which GPUs and how many: the best of all that fit, with a bound.
 
@@ -116,6 +126,12 @@ def mesh(
 
         show(result, instance, found.band, say)
         simulation.show(chance, instance, say)
+        if explain is not None:
+            from moeopt.cli.mesh_explain import explain as said
+
+            said(explain, result.solution, say)
+    if explain is not None and (output.json or output.output == STDOUT):
+        say.note("--explain is a table for people: in JSON every row of ranking has its parts_s")
     for note in result.notes:
         say.note(note)
     if to_file is not None and (result.solution is not None or to_file.lower().endswith(".json")):

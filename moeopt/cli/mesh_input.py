@@ -160,26 +160,33 @@ def _objective(asked: Asked, gpus: list[GpuType]) -> str:
 def _workload(asked: Asked, notes: list[str]) -> Workload:
     from moeopt.mesh import Workload
 
-    output = OUTPUT if asked.output_tokens is None else asked.output_tokens
     check = Violations()
-    tokens = asked.input_tokens
-    if asked.context is not None:
+    texts = (
+        ("--input-tokens", asked.input_tokens),
+        ("--output-tokens", asked.output_tokens),
+        ("--context", asked.context),
+    )
+    tokens, output, context = (None if text is None else units.tokens(name, text, check) for name, text in texts)
+    check.raise_if_any()
+    output = OUTPUT if output is None else output
+    if context is not None:
         if asked.input_tokens is not None:
             check.add("--context", asked.context, rule="says the same as --input-tokens", fix="Give one of them")
-        tokens = asked.context - output // 2
+        tokens = context - output // 2
         if tokens < 1:
             rule = f"is not more than half of the answer, {output:,} tokens"
             check.add("--context", asked.context, rule=rule, fix="Give --output-tokens too")
         elif asked.output_tokens is None:
-            notes.append(f"a context of {asked.context:,} tokens is taken as a prompt of {tokens:,} and half of an "
+            notes.append(f"a context of {context:,} tokens is taken as a prompt of {tokens:,} and half of an "
                          f"answer of {output:,}")  # fmt: skip
         else:
-            notes.append(f"a context of {asked.context:,} tokens is a prompt of {tokens:,} and half of the answer")
+            notes.append(f"a context of {context:,} tokens is a prompt of {tokens:,} and half of the answer")
     elif tokens is None:
         tokens = INPUT
         said = f"prompts of {INPUT:,} tokens" + (f" and answers of {OUTPUT:,}" if asked.output_tokens is None else "")
         notes.append(f"{said} are assumed: --input-tokens, --output-tokens")
     check.raise_if_any()
+    assert tokens is not None
     return Workload(tokens, output, asked.cached, asked.rate)
 
 

@@ -74,13 +74,15 @@ class Asked:
     """Lengths of requests, their rate, and service levels."""
 
     input_tokens: Annotated[
-        int | None, typer.Option("--input-tokens", help="Tokens of a prompt, mean (4000).", rich_help_panel=ASKED)
-    ] = None
+        str | None,
+        typer.Option("--input-tokens", help="Tokens of a prompt, mean, as 4000, 4k or 4Ki (4000).",
+                     rich_help_panel=ASKED),
+    ] = None  # fmt: skip
     output_tokens: Annotated[
-        int | None, typer.Option("--output-tokens", help="Tokens of an answer, mean (1000).", rich_help_panel=ASKED)
+        str | None, typer.Option("--output-tokens", help="Tokens of an answer, mean (1000).", rich_help_panel=ASKED)
     ] = None
     context: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--context",
             help="Instead of --input-tokens: mean tokens of context while decoding, prompt and half of the answer.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +22,19 @@ if TYPE_CHECKING:
 
 FAMILIAR = 100
 """Columns where there is no terminal."""
-FEW, MANY = 8, 40
-"""Runners-up that are listed, and with ``--verbose``."""
+FEW, MANY = 3, 15
+"""Runners-up of each demand and family that are listed, and with ``--verbose``."""
 BINDS = {
     "kv": "memory for caches",
     "buffer": "transport buffers",
     "tpot": "the TPOT asked for",
     "ttft": "the TTFT asked for",
-    "most": "the largest batch looked at",
+    "prefill": "prefill beside it, which has to keep up",
+    "most": "the largest batch looked at (--most-batch)",
     "none": "nothing: a larger batch wins no throughput",
 }
+THAN = " than with "
+"""What follows names the best in a reason why not; said once where it is the same in all."""
 WAYS = {"colocated": "colocated", "pools": "prefill and decode pools", "apart": "attention and experts apart",
         "long": "cache split over tokens"}  # fmt: skip
 
@@ -44,13 +48,13 @@ def show(result: Result, instance: MeshInstance, band: Band | None, say: Say) ->
     if say.quiet:
         return
     say.show(_pools(solution))
-    lines = [*_served(solution, band or UNCALIBRATED, given=instance.configs is not None), *_gpus(solution)]
+    lines = [*_served(instance, solution, band or UNCALIBRATED), *_gpus(solution)]
     lines += [*_families(instance, solution), *_simpler(result, instance), *_bound(result, instance)]
     wide = shutil.get_terminal_size((FAMILIAR, 24)).columns
     for name, text in lines:
         say.line(textwrap.fill(f"{name:<12} {text}", wide, subsequent_indent=" " * 13, break_on_hyphens=False))
     say.line("")
-    say.show(_ranking(solution, MANY if say.verbose else FEW))
+    say.show(_ranking(solution, MANY if say.verbose else FEW, instance.objective))
     refused = [row for row in solution["ranking"] if row["behind"] is None]
     if refused:
         say.line(_refused(refused))
@@ -102,7 +106,10 @@ def _used(memory: Mapping[str, float]) -> float:
     return sum(memory[part] for part in ("weights", "experts", "redundant", "kv", "buffers", "reserve"))
 
 
-def _served(solution: Mapping[str, Any], band: Band, *, given: bool) -> list[tuple[str, str]]:
+def _served(instance: MeshInstance, solution: Mapping[str, Any], band: Band) -> list[tuple[str, str]]:
+    from moeopt.mesh.families.queue import MOST_BUSY
+
+    given, objective = instance.configs is not None, instance.objective
     found = []
     for demand in solution["demands"]:
         name = f"{demand['llm']}: " if len(solution["demands"]) > 1 else ""
@@ -121,11 +128,15 @@ def _served(solution: Mapping[str, Any], band: Band, *, given: bool) -> list[tup
         ):
             if value is not None:
                 levels.append(f"{what} {seconds(value)}" + (f" of {seconds(level)}" if level is not None else ""))
+                if what == "TTFT" and level is None and not given and objective != "time":
+                    levels[-1] += f" (none is asked for: prefill may be {percent(MOST_BUSY)} busy, and prompts wait)"
         if levels:
             found.append(("in the mean", "; ".join(levels)))
     for pool in () if given else solution["pools"]:
-        if pool["decode_per_s"] > 0:
+        if pool["decode_per_s"] > 0 and objective != "time":
             found.append(("batch", f"of {pool['label']} is limited by {BINDS[pool['config']['binds']]}"))
+    if objective == "time" and not given:
+        found.append(("batch", "one sequence: the objective is the shortest time of a token"))
     return found
 
 
@@ -189,12 +200,18 @@ def _launch(solution: Mapping[str, Any], say: Say) -> None:
             say.line(f"{pool['label']}, {engine}:\n  {line}")
 
 
-def _ranking(solution: Mapping[str, Any], most: int) -> Any:
-    rows = table("runners-up, by what a request costs with them", "mesh", "GPUs", "batch", "TTFT", "TPOT",
+def _ranking(solution: Mapping[str, Any], most: int, objective: str) -> Any:
+    shown = _distinct(solution["ranking"], most)
+    best = {row["why_not"].partition(THAN)[2] for row in shown} - {""}
+    title = f"runners-up, by {'time a token' if objective == 'time' else 'what a request costs with them'}"
+    once = len(best) == 1
+    if once:
+        title += f"; least with {best.pop()}"
+    rows = table(title, "mesh", "GPUs", "batch", "TTFT", "TPOT",
                  "tokens/s a GPU", "why not")  # fmt: skip
     rows.columns[-1].justify = "left"
     rows.columns[-1].no_wrap = False
-    for row in _distinct(solution["ranking"])[:most]:
+    for row in shown:
         gpus = ", ".join(f"{many:,} {name}" for name, many in row["gpus"].items())
         each = row["tokens_per_s_gpu"]
         rows.add_row(
@@ -204,20 +221,23 @@ def _ranking(solution: Mapping[str, Any], most: int) -> Any:
             seconds(row["ttft_s"]),
             seconds(row["tpot_s"]),
             "-" if each is None else rate(each),
-            "bought" if row["bought"] else row["why_not"],
+            "bought" if row["bought"] else row["why_not"].partition(THAN)[0] if once else row["why_not"],
             style="bold green" if row["bought"] else None,
         )
     return rows
 
 
-def _distinct(ranking: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Usable rows, each label once: the best of its redundant experts and formats."""
+def _distinct(ranking: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
+    """Usable rows, each label once (the best of its redundant experts and formats), so many of a family; the bought."""
+    many: Counter[tuple[int, str]] = Counter()
     seen: set[tuple[int, str]] = set()
     found = []
     for row in ranking:
         key = (row["demand"], row["label"])
-        if row["behind"] is not None and (key not in seen or row["bought"]):
+        kind = (row["demand"], row["family"])
+        if row["behind"] is not None and (row["bought"] or (key not in seen and many[kind] < most)):
             seen.add(key)
+            many[kind] += 1
             found.append(row)
     return found
 
@@ -249,8 +269,6 @@ def _kind(reason: str) -> str:
 
 def _refused(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many configurations cannot be used, and the kinds of reasons by how often they come."""
-    from collections import Counter
-
     reasons = Counter(_kind(row["why_not"]) for row in rows)
     shown = "; ".join(f"{reason} ({many:,})" for reason, many in reasons.most_common(3))
     return f"{count(len(rows), 'configuration')} cannot be used: {shown}; --json has every reason"

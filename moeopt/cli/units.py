@@ -26,6 +26,9 @@ BYTES: Mapping[str, float] = {
 }
 """GB is 10**9 bytes and GiB is 2**30: kept apart."""
 
+TOKENS: Mapping[str, float] = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "Ki": 2**10, "Mi": 2**20}
+"""128k is 128,000 tokens and 128Ki is 131,072: kept apart as sizes are."""
+
 T = TypeVar("T", int, float)
 
 MOST_IDS = 1_000_000
@@ -50,6 +53,22 @@ def size(field: str, text: str, check: Violations) -> float | None:
     (44040192, 42000000)
     """
     return _with_unit(field, text, BYTES, "80GB is 80e9 bytes, 80GiB is 80 * 2**30", check)
+
+
+def tokens(field: str, text: str, check: Violations) -> int | None:
+    """Whole tokens of ``4096``, ``4k``, ``128Ki`` or ``1M``.
+
+    >>> tokens("--context", "4k", Violations()), tokens("--context", "4Ki", Violations())
+    (4000, 4096)
+    >>> check = Violations(); tokens("--context", "1.5", check); print(check.found[0])
+    --context = 1.5: must be whole tokens. Write 4096, 4k, 128Ki or 1M.
+    """
+    fix = "Write 4096, 4k, 128Ki or 1M"
+    total = _with_unit(field, text, TOKENS, fix, check)
+    if total is not None and not float(total).is_integer():
+        check.add(field, text, rule="must be whole tokens", fix=fix)
+        return None
+    return None if total is None else int(total)
 
 
 def sizes(field: str, text: str, check: Violations) -> float | list[float]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from moeopt.mesh.shape import ApartShape, Shape
 
 Family = Literal["colocated", "prefill", "decode", "apart", "long"]
-Binds = Literal["kv", "buffer", "tpot", "ttft", "most", "none"]
+Binds = Literal["kv", "buffer", "tpot", "ttft", "prefill", "most", "none"]
 """What keeps the batch from growing: memory of caches, transport buffers, either SLO, the instance's largest batch; or
 nothing, where more sequences would win no throughput."""
 

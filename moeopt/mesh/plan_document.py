@@ -113,6 +113,8 @@ class Ranked(BaseModel):
     tokens_per_s_gpu: float | None
     memory_bytes: dict[str, float]
     binds: str
+    parts_s: dict[str, float] = Field(description="of a step, by part; empty: not usable, or a figure that was given")
+    imbalance: float = Field(description="load of the busiest rank over the mean, in the long run")
     legal_in: list[str] = Field(description="engines that launch it; empty: paper only")
     behind: float | None = Field(description="how much dearer a request is than at best; null: no plan with it")
     bought: bool

@@ -37,13 +37,16 @@ def ranking(instance: MeshInstance, judged: Evaluation) -> list[dict[str, Any]]:
     prices = _prices_of_offers(instance, market)
     partners = _partners(market, prices)
     bests = [_best(market, demand, partners) for demand in range(len(market.wanted))]
-    labels = {place: configs[place].label for _, place in bests if configs}
+    labels = [" and ".join(configs[place].label for place in places) for _, places in bests]
     listed = []
     for offer in market.offers:
         total, best = _request(market, offer, prices[offer.place], partners), bests[offer.demand][0]
         behind = None if total is None or not best else max(total / best - 1, 0.0)
         key = (behind is None, behind or 0.0, offer.tpot, offer.total_gpus, offer.place)
-        listed.append((key if instance.objective != "time" else (offer.tpot, *key), offer, behind))
+        late: tuple[Any, ...] = (
+            (offer.rounded[1] <= 0, offer.tpot) if instance.objective == "time" else ()
+        )  # who decodes, quickest first
+        listed.append(((*late, *key), offer, behind))
     listed.sort(key=lambda one: one[0])
     rows = []
     pools = {id(pool.config) for pool in judged.pools}
@@ -52,8 +55,7 @@ def ranking(instance: MeshInstance, judged: Evaluation) -> list[dict[str, Any]]:
         row = _row(instance, offer.place, configs[offer.place])
         row["behind"], row["bought"], row["why_not"] = behind, offer.place in bought, ""
         if not row["bought"]:
-            best_label = labels[bests[offer.demand][1]]
-            row["why_not"] = _why_not(instance, market, offer, behind, best_label, judged)
+            row["why_not"] = _why_not(instance, market, offer, behind, labels[offer.demand], judged)
         rows.append(row)
     return rows + _refused(instance, {offer.place for offer in market.offers})
 
@@ -130,15 +132,16 @@ def _request(market: Market, offer: Offer, price: float, partners: Requests) -> 
     return total
 
 
-def _best(market: Market, demand: int, partners: Requests) -> tuple[float, int]:
-    """The least price of what a demand wants, and the configuration that stands for it."""
-    ways = []
+def _best(market: Market, demand: int, partners: Requests) -> tuple[float, tuple[int, ...]]:
+    """The least price of what a demand wants, and the configurations that serve it so."""
+    ways: list[tuple[float, tuple[int, ...]]] = []
     if (demand, -1) in partners:
-        ways.append(partners[demand, -1])
+        price, place = partners[demand, -1]
+        ways.append((price, (place,)))
     if all((demand, phase) in partners for phase in market.phases):
         parts = [partners[demand, phase] for phase in market.phases]
-        ways.append((sum(price for price, _ in parts), parts[-1][1]))
-    return min(ways, default=(0.0, market.offers[0].place if market.offers else 0))
+        ways.append((sum(price for price, _ in parts), tuple(place for _, place in parts)))
+    return min(ways, default=(0.0, ()))
 
 
 def _why_not(
@@ -153,17 +156,19 @@ def _why_not(
         return "nothing serves the other phase"
     if instance.objective == "time":
         if offer.tpot > judged.objective:
-            return f"{milliseconds(float(offer.tpot))} a token, {milliseconds(float(judged.objective))} are possible"
+            more = percent(float(offer.tpot / judged.objective) - 1)
+            return f"{milliseconds(float(f'{float(offer.tpot):.3g}'))} a token, {more} more"
         if offer.rounded[1] > 0 and offer.tpot < judged.objective:
             return "fast enough, but with it the stock does not serve what is wanted"
-        return "not needed"
+        return "as quick, but not needed" if offer.rounded[1] > 0 else "serves prefill, which sets no time a token"
     if behind > 1e-9:
         return f"a request costs {percent(behind)} more than with {best}"
-    return f"as cheap a request, but whole replicas of {offer.total_gpus} GPUs fit the rest less well"
+    return f"as cheap a request where there are many; whole replicas of {offer.total_gpus} GPUs fit less well here"
 
 
 def _row(instance: MeshInstance, place: int, config: Config) -> dict[str, Any]:
     used = {name: memory.used for name, memory in config.memory.items()}
+    ep = config.shape.ep if isinstance(config.shape, Shape) else config.shape.n_e
     return {
         "config": place,
         "demand": config.demand,
@@ -183,6 +188,8 @@ def _row(instance: MeshInstance, place: int, config: Config) -> dict[str, Any]:
         "tokens_per_s_gpu": config.tokens_per_s / config.total_gpus if config.total_gpus else None,
         "memory_bytes": used,
         "binds": config.binds,
+        "parts_s": dict(config.parts_s),
+        "imbalance": instance.imbalance.at(ep, config.shape.redundant, instance.demands[config.demand].llm.experts),
         "legal_in": list(config.legal_in),
     }
 

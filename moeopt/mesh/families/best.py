@@ -12,7 +12,8 @@ from moeopt.mesh.step.table import Bools, Floats, Ints
 
 @dataclass
 class Best:
-    """One value a row: batch, rate (what is maximised), seconds, parts, what was chosen, and how many memory holds."""
+    """One value a row: batch, rate (what is maximised), seconds, parts, what was chosen, how many memory holds,
+    and whether prefill keeps up with no more."""
 
     batch: Floats
     rate: Floats
@@ -23,6 +24,7 @@ class Best:
     portion: Floats
     overlap: Floats
     fit: Floats
+    full: Floats
 
     @classmethod
     def none(cls, rows: int) -> Best:

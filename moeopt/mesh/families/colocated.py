@@ -12,7 +12,7 @@ from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.decode import binds, late
 from moeopt.mesh.families.prefill import together
-from moeopt.mesh.families.queue import wait_s
+from moeopt.mesh.families.queue import MOST_BUSY, wait_s
 from moeopt.mesh.families.room import Rooms
 from moeopt.mesh.families.search import largest
 from moeopt.mesh.step.decode import Beside, Decoder
@@ -112,6 +112,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
     mixed = Mixed(decoder, Prefiller(table, workload), context)
     rooms: dict[tuple[int, bool], Rooms] = {}
     limits = tuple(np.inf if limit is None else limit for limit in (slo.tpot_s, slo.ttft_s))
+    below = MOST_BUSY if slo.ttft_s is None else 1.0  # a queue at 1 never ends, and no TTFT would see it
     best, options = Best.none(len(table)), portions(workload)
     least = np.full((2, len(table)), np.inf)
     for place, portion in enumerate(options):
@@ -127,7 +128,7 @@ def _judge(context: Context, table: Table) -> list[Config]:
 
                 def fits(batch: Ints, chosen: tuple = chosen) -> Bools:  # type: ignore[type-arg]
                     tpot, ttft = mixed.times(batch, *chosen)
-                    return (tpot <= limits[0]) & (ttft <= limits[1]) & (mixed.busy(batch, chosen[0], chosen[3]) < 1)
+                    return (tpot <= limits[0]) & (ttft <= limits[1]) & (mixed.busy(batch, chosen[0], chosen[3]) < below)
 
                 context.look()
                 alone = mixed.times(np.ones_like(most), *chosen)
@@ -140,7 +141,8 @@ def _judge(context: Context, table: Table) -> list[Config]:
                 if better.any():
                     parts = mixed.parts(kept, *chosen)
                     best.take(better, batch=batch, rate=rate, tpot_s=tpot, ttft_s=ttft, parts=parts, fit=fit)
-                    best.take(better, draft=draft, portion=place, overlap=overlap)
+                    full = (mixed.busy(kept + 1, portion, mean) >= below).astype(np.float64)
+                    best.take(better, draft=draft, portion=place, overlap=overlap, full=full)
     return [_config(context, table, rooms, best, row, options, least[:, row]) for row in range(len(table))]
 
 
@@ -162,6 +164,8 @@ def _config(
     bound, slo = binds(context, room, row, best), context.demand.slo
     if bound == "tpot" and slo.ttft_s is not None and best.ttft_s[row] > CLOSE * slo.ttft_s:
         bound = "ttft"
+    elif bound in ("tpot", "none") and best.full[row]:
+        bound = "prefill"
     tokens = float(best.rate[row])
     rate = tokens / context.demand.workload.output_tokens
     return Enumerated(

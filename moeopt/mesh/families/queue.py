@@ -7,7 +7,7 @@ import numpy as np
 from moeopt.mesh.step.table import Floats
 
 MOST_BUSY = 0.95
-"""How busy prefill may be where no TTFT is asked."""
+"""How busy prefill may be where no TTFT is asked: beyond, prompts wait ever longer for ever less throughput."""
 
 
 def wait_s(busy: Floats, service_s: Floats, prompts: int) -> Floats:
