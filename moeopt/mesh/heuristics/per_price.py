@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from fractions import Fraction
@@ -9,6 +10,8 @@ from fractions import Fraction
 from moeopt.mesh.market import Market, Offer
 
 Counts = dict[int, int]
+ROUNDS = 1024
+"""Changes of row after which a mix is repeated instead of found again."""
 
 
 def per_price(market: Market, *, enough: bool) -> Counts | None:
@@ -45,12 +48,20 @@ def theta_of(market: Market, counts: Counts) -> Fraction:
 
 
 def greedy(market: Market, *, enough: bool) -> Counts | None:
-    """One replica after another for the row that is furthest behind, most served per cost first, within the stock."""
+    """One replica after another for the row that is furthest behind, most served per cost first, within the stock.
+
+    Where the stock lasts for more than `ROUNDS` changes of row, the mix so far is taken as often as it fits.
+    """
     counts: Counter[int] = Counter()
     served = dict.fromkeys(market.rows, Fraction(0))
     left = list(market.stock)
     ranked = {row: _ranked(market, row) for row in market.rows}
-    while True:
+    for rounds in itertools.count(1):
+        if rounds % ROUNDS == 0 and not enough:
+            again = _repeats(counts, market, left)
+            counts = Counter({place: count * (again + 1) for place, count in counts.items()})
+            served = {row: value * (again + 1) for row, value in served.items()}
+            left = _left(counts, market)
         row = min(served, key=lambda one: (served[one], one))
         missing = 1 - served[row]
         if enough and missing <= 0:
@@ -62,7 +73,9 @@ def greedy(market: Market, *, enough: bool) -> Counts | None:
                 return None
             break
         times = 1
-        if enough:
+        if not enough:
+            times = _in_a_row(offer, row, served)
+        else:
             times = max(math.floor(missing / offer.shares[row[1]]), 1)
             if offer.shares[row[1]] >= missing:  # the last replica: the cheapest that is enough
                 last = [one for one in ranked[row] if one.shares[row[1]] >= missing and _times(one, left) > 0]
@@ -94,14 +107,44 @@ def _times(offer: Offer, left: list[int | None]) -> int:
     return min(rooms, default=2**62)
 
 
+def _in_a_row(offer: Offer, row: tuple[int, int], served: dict[tuple[int, int], Fraction]) -> int:
+    """Replicas until another row is behind this one."""
+    found = 2**62
+    for other, value in served.items():
+        gain = offer.shares[row[1]] - (offer.shares[other[1]] if other[0] == row[0] else 0)
+        if other != row and gain > 0:
+            steps = (value - served[row]) / gain
+            found = min(found, math.floor(steps) + 1 if row < other else math.ceil(steps))
+    return max(found, 1)
+
+
+def _left(counts: Counter[int], market: Market) -> list[int | None]:
+    used = [0] * len(market.stock)
+    for offer in market.offers:
+        if offer.place in counts:
+            used = [have + counts[offer.place] * need for have, need in zip(used, offer.gpus, strict=True)]
+    return [None if most is None else most - spent for most, spent in zip(market.stock, used, strict=True)]
+
+
+def _repeats(counts: Counter[int], market: Market, left: list[int | None]) -> int:
+    """How often all that is bought fits into what is left."""
+    pairs = [
+        (most, have) for most, have in zip(market.stock, left, strict=True) if most is not None and have is not None
+    ]
+    return min((have // (most - have) for most, have in pairs if most > have), default=0)
+
+
 def _trimmed(market: Market, counts: Counter[int], enough: bool) -> Counts:
     """Without replicas that serve nothing more, the most expensive first."""
     by_place = {offer.place: offer for offer in market.offers}
     least = Fraction(1) if enough else theta_of(market, dict(counts))
     for place in sorted(counts, key=lambda one: (-by_place[one].cost, -by_place[one].total_gpus, one)):
-        while counts[place] > 0:
-            counts[place] -= 1
-            if theta_of(market, dict(counts)) < least:
-                counts[place] += 1
-                break
+        low, high = 0, counts[place]  # replicas that can go, and no more than these
+        while low < high:
+            middle = (low + high + 1) // 2
+            if theta_of(market, {**counts, place: counts[place] - middle}) < least:
+                high = middle - 1
+            else:
+                low = middle
+        counts[place] -= low
     return {place: count for place, count in sorted(counts.items()) if count}

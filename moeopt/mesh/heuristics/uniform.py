@@ -11,6 +11,8 @@ from moeopt.mesh.market import Market, Offer, market_of
 
 Pick = tuple[Fraction, int, int, int]
 """Cost, GPUs, place and replicas."""
+FEW = 256
+"""Values that are looked at one by one."""
 
 
 def uniform(instance: MeshInstance) -> Counts | None:
@@ -79,12 +81,26 @@ def within(market: Market, counts: Counts) -> bool:
 
 
 def _thetas(market: Market) -> list[Fraction]:
-    """What any number of replicas within the stock serves of a phase, rising: the best is one of these."""
-    found: dict[float, Fraction] = {}
+    """What whole replicas within the stock serve of a phase, rising, near the best: that is one of these."""
+    rooms: dict[Fraction, int] = {}
     for offer in market.offers:
-        rooms = [most // need for most, need in zip(market.stock, offer.gpus, strict=True) if need and most is not None]
-        for share in set(offer.shares):
-            for times in range(1, min(rooms, default=0) + 1) if share else ():
-                value = times * share
-                found[float(value)] = value
-    return [found[key] for key in sorted(found)]
+        sizes = [most // need for most, need in zip(market.stock, offer.gpus, strict=True) if need and most is not None]
+        for share in filter(None, offer.shares):
+            rooms[share] = max(rooms.get(share, 0), min(sizes, default=0))
+
+    def between(low: Fraction, high: Fraction) -> list[tuple[Fraction, range]]:
+        """Numbers of replicas that serve more than `low` and no more than `high`."""
+        return [
+            (share, range(math.floor(low / share) + 1, min(math.floor(high / share), room) + 1))
+            for share, room in rooms.items()
+        ]
+
+    low, high = Fraction(0), max((share * room for share, room in rooms.items()), default=Fraction(0))
+    while sum(len(times) for _, times in between(low, high)) > FEW:
+        middle = (low + high) / 2
+        counts = at_least(market, middle)
+        if counts is not None and within(market, counts):
+            low = middle
+        else:
+            high = middle
+    return sorted({share * count for share, times in between(low, high) for count in times})
