@@ -247,8 +247,12 @@ def _imbalance(choice: Choice, llm: LlmFacts | None) -> Imbalance | None:
         ratio = float(choice.imbalance)
     except ValueError:
         ratio = 0.0
-    if not 1 <= ratio < float("inf"):
+    most = (0 if llm is None else llm.experts) or float("inf")  # where one rank has all tokens of all experts
+    if not 1 <= ratio < float("inf") or ratio > most:
         fix = "Write 1.2, even, mixed or one-domain"
-        check.add("--imbalance", choice.imbalance, rule="must be a number >= 1, or the name of shipped loads", fix=fix)
+        rule = "must be a number >= 1, or the name of shipped loads"
+        if ratio > most:
+            rule = f"must be at most the number of experts, {most}"
+        check.add("--imbalance", choice.imbalance, rule=rule, fix=fix)
         check.raise_if_any()
     return Imbalance(f"{ratio:g}, as asked", ((2, 0, ratio),))

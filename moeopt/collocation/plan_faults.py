@@ -125,7 +125,7 @@ def _nothing(told: Mapping[str, Any]) -> Any:
     assert isinstance(shape, list) and isinstance(trace, Mapping)
     if math.prod(shape) > MOST_CELLS:
         rule = f"a trace has at most {MOST_CELLS:,} numbers"
-        raise InstanceError([Violation("trace.shape", "", shape, rule, "Give the shape of the trace")])
+        raise InstanceError([Violation("trace.shape", "", str(shape), rule, "Give the shape of the trace")])
     if trace.get("of") == "pairs":
         return np.ones(shape, dtype=np.int64)
     return np.zeros((*shape[:2], 1), dtype=np.int64)

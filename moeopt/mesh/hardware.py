@@ -15,6 +15,10 @@ NODE_GPUS = 8
 """GPUs of one server where nothing else is known."""
 
 
+MOST_GPUS, MOST_PRICE = 10**12, 10**9
+"""Of one type, and of one GPU in any currency: sums of products stay numbers that doubles hold."""
+
+
 @dataclass(frozen=True)
 class GpuType:
     """One type of GPU, the servers it comes in, and the market.
@@ -62,6 +66,10 @@ class GpuType:
             whole(check, 0, stock=self.stock)
         if self.price is not None:
             not_negative(check, price=self.price)
+        for key, most in (("stock", MOST_GPUS), ("price", MOST_PRICE)):
+            value = getattr(self, key)
+            if not check.found and value is not None and value > most:
+                check.add(key, value, rule=f"must be at most {most:,}", fix=f"Give at most {most:,}")
         if not check.found and self.domain_gpus > 1 and self.scale_up is None:
             fix = "Give the Link within the domain, or domain_gpus = 1"
             check.add("scale_up", None, rule=f"joins {self.domain_gpus} GPUs of a domain", fix=fix)
@@ -97,7 +105,8 @@ class GpuType:
         if row.nic_bytes_per_s is not None:
             outside = Link.nic(gpu, efficiency=efficiency, alpha_s=IB_ALPHA_S)
         machine = Machine.of(gpu, efficiency=efficiency)
-        server = node_gpus or (4 if domain > NODE_GPUS else NODE_GPUS)
+        usual = 4 if domain > NODE_GPUS else NODE_GPUS
+        server = usual if node_gpus is None else node_gpus
         return cls(row.name, machine, server, domain, inside, outside, stock, price)
 
     def link(self, gpus: int) -> Link:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from moeopt.cost.checks import not_negative, positive, whole
+from moeopt.cost.checks import is_number, not_negative, whole
 from moeopt.cost.constants import OVERHEAD_S
 from moeopt.cost.roofline import Numerics
 from moeopt.documents import sha256
@@ -133,11 +133,17 @@ class MeshInstance:
                 check.add("kv_formats", kv, rule=f"is not one of {', '.join(FORMATS)}", fix="Use one of these")
         self._check_serving(check)
         not_negative(check, reserve_bytes=self.reserve_bytes, overhead_s=self.overhead_s)
+        room = max((gpu.machine.memory_bytes for gpu in self.gpus), default=None)
+        if room is not None and is_number(self.reserve_bytes) and self.reserve_bytes >= room:
+            rule = f"must leave something of a GPU's {room:,.0f} bytes"
+            check.add("reserve_bytes", self.reserve_bytes, rule=rule, fix="Give what stays free on a GPU")
         whole(check, most_pp=self.most_pp, most_batch=self.most_batch)
         for place, value in enumerate(self.redundant or ()):
             whole(check, 0, **{f"redundant[{place}]": value})
         for place, mean in enumerate(self.drafts):
-            positive(check, **{f"drafts[{place}]": mean})
+            if not is_number(mean) or not 1 <= mean <= place + 2:
+                rule = f"a step with {place + 1} drafted tokens yields 1 to {place + 2}"
+                check.add(f"drafts[{place}]", mean, rule=rule, fix="Give the mean of tokens that a step yields")
         if self.configs is not None:
             object.__setattr__(self, "configs", tuple(self.configs))
             given.check_configs(check, self)

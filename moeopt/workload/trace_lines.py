@@ -79,7 +79,7 @@ class _Logged:
         elif kind == "route":
             self._route(entry, number)
         else:
-            shown = kind if isinstance(entry, dict) else type(entry).__name__
+            shown = str(kind) if isinstance(entry, dict) else type(entry).__name__
             rule = "must be an object of type meta or route"
             self.check.add("type", shown, rule=rule, fix="Give the log of the MoE layers", where=f"line {number}")
 

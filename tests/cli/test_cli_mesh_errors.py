@@ -7,6 +7,8 @@ import json
 import pytest
 from conftest import ROOT
 
+from moeopt.mesh import MeshInstance, recheck
+
 TINY = ROOT / "instances" / "tiny" / "mesh"
 LLM = ("--llm", "mixtral-8x7b")
 EIGHT = (*LLM, "--gpu", "h100:8")
@@ -127,3 +129,24 @@ def test_a_prime_number_of_gpus_is_used_as_far_as_shapes_divide(moeopt, gpus):
         shape = row["config"]["shape"]
         assert 32 % shape["tp"] == 0 and (8 + shape["redundant"]) % shape["ep"] == 0
     assert all(row["why_not"] for row in solution["ranking"] if not row["bought"])
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    (("--drafts", "1e300,2"), "--drafts[0] = 1e+300: a step with 1 drafted tokens yields 1 to 2"),
+    (("--drafts", 0.5), "--drafts[0] = 0.5: a step with 1 drafted tokens yields 1 to 2"),
+    (("--price", 1e308), "--price = 1e+308: must be at most 1,000,000,000"),
+    (("--gpus", 10**30), f"--gpus = {10**30}: must be at most 1,000,000,000,000"),
+    (("--node-gpus", 0), "--node-gpus = 0: must be a whole number >= 1"),
+    (("--imbalance", 1e300), "--imbalance = 1e+300: must be at most the number of experts, 8"),
+    (("--reserve", "1e30GB"), "must leave something of a GPU's"),
+])  # fmt: skip
+def test_numbers_beyond_reason_are_refused_and_not_computed_with(moeopt, given, said):
+    """They ended in overflows, in warnings of numpy, or were taken for no answer at all."""
+    asked = given if "--gpus" in given else ("--gpus", 8, *given)
+    run = moeopt("mesh", "--llm", "mixtral-8x7b", "--gpu", "h100", *asked)
+    assert run.code == 2 and said in run.err, run.err
+
+
+def test_no_claim_of_a_solver_is_taken_for_a_proof():
+    instance = MeshInstance.from_dict(json.loads((TINY / "pair.json").read_text()))
+    assert recheck(instance, {"kind": "solver", "value": "1"}) == ["a solver's claim proves nothing by itself"]

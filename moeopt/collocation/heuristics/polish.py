@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from moeopt.collocation import verify
 from moeopt.collocation.instance import CollocationInstance
+from moeopt.collocation.rows import rows_of
 from moeopt.limits import Deadline
 
 Ints = NDArray[np.int64]
@@ -36,7 +37,7 @@ def polished(instance: CollocationInstance, row: int, held: Ints, seed: int, dea
     """(S,) the plan after swaps of slots that the referee finds better, in random order, until none is or tries end."""
     found = held.copy()
     rng = np.random.default_rng([seed, row, 101])
-    cells = max(1, verify.rows_of(instance, row).sets.size * instance.num_gpus)
+    cells = max(1, rows_of(instance, row).sets.size * instance.num_gpus)
     left = min(MOST_TRIES, CELLS // cells)
     best, better = _value(instance, row, found), True
     while better:

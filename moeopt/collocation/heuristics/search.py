@@ -123,7 +123,8 @@ def _rate(instance: CollocationInstance, net: connectivity.Net, unit: Ints) -> F
 def _slowness(instance: CollocationInstance, net: connectivity.Net) -> Floats:
     """(U,) time of a copy into a unit, but for the bytes; 0 where one unit is all, which has no link."""
     cuts = np.array(bounds.cuts(instance))
-    return np.divide(net.price, cuts, out=np.zeros(len(cuts)), where=cuts > 0)
+    found: Floats = np.divide(net.price, cuts, out=np.zeros(len(cuts)), where=cuts > 0)
+    return found
 
 
 def inflow(net: connectivity.Net, unit: Ints) -> Ints:
