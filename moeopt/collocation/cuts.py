@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 import networkx as nx
@@ -46,7 +47,7 @@ def least_cuts(instance: CollocationInstance, part: Ints) -> list[float]:
 
 
 def _network(instance: CollocationInstance) -> nx.DiGraph:
-    """Capacities in whole bytes/s, links that share a port through one edge."""
+    """Capacities in whole bytes/s, rounded up so that bounds hold; links that share a port through one edge."""
     assert instance.cluster is not None
     found = nx.DiGraph()
     for src, dst, data in instance.cluster.graph.edges(data=True):
@@ -55,8 +56,8 @@ def _network(instance: CollocationInstance) -> nx.DiGraph:
         tail = src
         if data["port"] is not None:
             tail = f"{src} port {data['port']}"
-            found.add_edge(src, tail, capacity=round(data["bytes_per_s"]))
-        found.add_edge(tail, dst, capacity=round(data["bytes_per_s"]))
+            found.add_edge(src, tail, capacity=ceil(data["bytes_per_s"]))
+        found.add_edge(tail, dst, capacity=ceil(data["bytes_per_s"]))
     return found
 
 
