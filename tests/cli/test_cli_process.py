@@ -109,21 +109,6 @@ def test_a_reader_that_goes_away_is_no_error():
     child.stdin.close()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals are sent as POSIX has them")
-def test_ctrl_c_keeps_the_best_plan_so_far(tmp_path: Path):
-    file = tmp_path / "plan.json"
-    # interpreted, this search takes minutes
-    with start("place", LOADS, "--gpus", 32, "--slots", 96, "--method", "search", "-o", file) as child:
-        time.sleep(4)
-        assert child.poll() is None
-        child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
-    assert child.returncode == 0, err
-    assert "stopped by INTERRUPTED" in out
-    assert "note: interrupted: this is the best plan so far" in err
-    assert '"stop": "INTERRUPTED"' in file.read_text()
-
-
 def test_a_policy_of_ones_own_is_found_in_the_current_folder(process: Callable[..., Run], tmp_path: Path):
     (tmp_path / "mine.py").write_text(
         "def good(instance, limits, seed):\n    return [[0, 1, 2, 3]]\n"
@@ -158,33 +143,32 @@ def test_version_and_help_without_numpy(process):
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are sent as POSIX has them")
 
 
-@posix
-def test_sigterm_keeps_the_best_plan_so_far_too(tmp_path: Path):
-    file = tmp_path / "plan.json"
-    with start("place", LOADS, "--gpus", 32, "--slots", 96, "--method", "search", "-o", file) as child:
-        time.sleep(4)
-        child.send_signal(signal.SIGTERM)
-        _, err = child.communicate(timeout=60)
-    assert child.returncode == 0, err
-    assert "note: interrupted: this is the best plan so far" in err
-    assert '"stop": "INTERRUPTED"' in file.read_text()
-
-
-@posix
-def test_sigterm_keeps_the_best_collocation_so_far(tmp_path: Path):
-    """It ended with 130 and no plan, whenever it was asked."""
-    file, trace = tmp_path / "plan.json", tmp_path / "trace.npz"
-    drawn = np.random.default_rng(0).random((4, 3000, 64))
-    np.savez(trace, topk_ids=np.argsort(drawn, axis=2)[:, :, :6], layers=np.arange(4), num_experts=64)
-    with start("collocate", trace, "--nodes", 8, "--gpus", 32, "--method", "search", "-o", file) as child:
+def ends_with_its_best(number: int, file: Path, *words: object) -> None:
+    """A verb that is interrupted after four seconds; interpreted, each of these searches takes minutes."""
+    with start(*words, "--method", "search", "-o", file) as child:
         time.sleep(4)
         assert child.poll() is None
-        child.send_signal(signal.SIGTERM)
+        child.send_signal(number)
         out, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
     assert "stopped by INTERRUPTED" in out
     assert "note: interrupted: this is the best plan so far" in err
     assert '"stop": "INTERRUPTED"' in file.read_text()
+
+
+@posix
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_the_best_plan_so_far(tmp_path: Path, number: int):
+    ends_with_its_best(number, tmp_path / "plan.json", "place", LOADS, "--gpus", 32, "--slots", 96)
+
+
+@posix
+def test_sigterm_keeps_the_best_collocation_so_far(tmp_path: Path):
+    """It ended with 130 and no plan, whenever it was asked."""
+    trace = tmp_path / "trace.npz"
+    drawn = np.random.default_rng(0).random((4, 3000, 64))
+    np.savez(trace, topk_ids=np.argsort(drawn, axis=2)[:, :, :6], layers=np.arange(4), num_experts=64)
+    ends_with_its_best(signal.SIGTERM, tmp_path / "plan.json", "collocate", trace, "--nodes", 8, "--gpus", 32)
 
 
 @posix
