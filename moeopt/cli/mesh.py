@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moeopt.cli.interrupts import stopping
 from moeopt.cli.llms import WhichLlm
 from moeopt.cli.mesh_options import Asked, Choice, Fleet, Simulating
 from moeopt.cli.options import Output
@@ -14,7 +15,7 @@ from moeopt.cli.pace import Gap, Seed, Threads, TimeLimit, time_s
 from moeopt.cli.say import Say, complain
 from moeopt.cli.verb import DONE, INFEASIBLE, NO_PLAN, verb
 from moeopt.errors import Violations
-from moeopt.limits import Limits
+from moeopt.limits import Deadline, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,10 +114,14 @@ def mesh(
     instance = found.instance
     find_plugins([method])
     ours = named(PROBLEM, method, say.verbose)
-    with say.progress(instance.name or "mesh") as listener, guarded_output([method]), ours:
-        result = PROBLEM.solve(instance, method=method, limits=limits, seed=pace.seed, on_progress=listener)
-    result = replace(result, notes=(*found.notes, *result.notes))
-    chance = simulation.simulated(simulating, instance, result, pace.seed, say)
+    with stopping(limits) as until:
+        deadline = Deadline(until.time_s, until.stop)
+        with say.progress(instance.name or "mesh") as listener, guarded_output([method]), ours:
+            result = PROBLEM.solve(instance, method=method, limits=until, seed=pace.seed, on_progress=listener)
+        result = replace(result, notes=(*found.notes, *result.notes))
+        chance = simulation.simulated(simulating, instance, result, pace.seed, say, deadline)
+    if result.stop == "INTERRUPTED" and result.plan is not None:
+        say.note("interrupted: this is the best plan so far")
     if to_file is not None:
         _write(to_file, result, chance, output.force)
     if output.json or output.output == STDOUT:

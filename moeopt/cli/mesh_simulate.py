@@ -14,6 +14,7 @@ from moeopt.report.words import seconds
 
 if TYPE_CHECKING:
     from moeopt.cli.say import Say
+    from moeopt.limits import Deadline
     from moeopt.mesh import MeshInstance
     from moeopt.mesh.goodput.plans import PlanGoodput
     from moeopt.result import Result
@@ -44,9 +45,10 @@ def check_options(simulating: Simulating) -> None:
 
 
 def simulated(
-    simulating: Simulating, instance: MeshInstance, result: Result, seed: int, say: Say
+    simulating: Simulating, instance: MeshInstance, result: Result, seed: int, say: Say, deadline: Deadline
 ) -> Sequence[PlanGoodput] | None:
-    """What the plan serves by chance; ``None`` where that was not asked, or there is nothing to simulate."""
+    """What the plan serves by chance; ``None`` where that was not asked, or there is nothing or no time to simulate."""
+    from moeopt.mesh.clock import OutOfTime, look, watching
     from moeopt.mesh.goodput.plans import REQUESTS, simulate_plan
     from moeopt.registry import Progress
 
@@ -59,17 +61,22 @@ def simulated(
                 listener(Progress(done, max(done, USUAL)))
 
         try:
-            return simulate_plan(
-                instance,
-                result.plan,
-                attainment=simulating.attainment,
-                requests=simulating.requests or REQUESTS,
-                seed=seed,
-                on_step=step,
-            )
+            with watching(deadline):
+                look()
+                return simulate_plan(
+                    instance,
+                    result.plan,
+                    attainment=simulating.attainment,
+                    requests=simulating.requests or REQUESTS,
+                    seed=seed,
+                    on_step=step,
+                )
         except NotApplicable as error:
             say.note(str(error))
-            return None
+        except OutOfTime:
+            why = "interrupted" if deadline.stopped() else "time ran out"
+            say.note(f"{why} before the rates of --simulate were found: the plan is that of means")
+    return None
 
 
 def document(result: Result, chance: Sequence[PlanGoodput] | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from moeopt.mesh import bounds
 from moeopt.mesh.config import Config
 from moeopt.mesh.given import SERVES
-from moeopt.mesh.heuristics.per_price import per_price
+from moeopt.mesh.heuristics.per_price import at_once
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import (
     PHASES,
@@ -47,7 +47,7 @@ def conflicts(instance: MeshInstance) -> list[Conflict]:
             found += [one for one in _nothing_serves(instance, mine, where) if one["message"] not in known]
     if found:
         return found
-    if per_price(market.pruned, enough=instance.objective != "goodput") is not None:
+    if at_once(market, enough=instance.objective != "goodput") is not None:
         return []
     proof = _short(instance, market)
     return [] if proof is None else [stock_conflict(instance, proof)]

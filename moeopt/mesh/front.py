@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from moeopt.mesh.clock import look
 from moeopt.mesh.config import Config
 from moeopt.mesh.families.speeds import speeds
 from moeopt.mesh.instance import MeshInstance
@@ -38,6 +39,7 @@ def pareto(instance: MeshInstance, judged: Evaluation) -> list[dict[str, Any]]:
     pools = {id(pool.config) for pool in judged.pools}
     bought = {place for place, one in enumerate(configs) if id(one) in pools}
     for demand in range(len(instance.demands)):
+        look()
         every = _own(instance, demand)
         for whole in (False, True):
             own = [point for point in every if (configs[point[2]].family == "colocated") is whole]
@@ -97,6 +99,7 @@ def _own(instance: MeshInstance, demand: int) -> list[Point]:
 
 def _at(instance: MeshInstance, places: list[tuple[int, int]]) -> list[Point]:
     """Places at batches below their own."""
+    look()
     if not places:
         return []
     configs = [configs_of(instance)[place] for place, _ in places]

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from moeopt.mesh.clock import look
 from moeopt.mesh.config import Config
 from moeopt.mesh.given import SERVES
 from moeopt.mesh.instance import MeshInstance
@@ -256,6 +257,7 @@ def _market(instance: MeshInstance) -> Market:
     priced: dict[tuple[int, ...], Fraction] = {}
     refused = _every_refusal(instance)
     for place, config in enumerate(configs_of(instance)):
+        look()
         given = (config.prefill_per_s, config.decode_per_s)
         if not max([given[phase] for phase in phases], default=0.0) > 0 or refused[place]:
             continue

@@ -218,7 +218,7 @@ class Trivial(BaseModel):
     value: Literal["0"]
 
 
-Certified = Annotated[Covering | Dual | Faster, Field(discriminator="kind")]
+Certified = Annotated[Covering | Dual | Faster | Trivial, Field(discriminator="kind")]
 
 
 class Claim(BaseModel):

@@ -50,7 +50,8 @@ def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
     certificate = document["certificate"]
     solvers = certificate["kind"] == "solver"
     certified = certificate["certified"] if solvers else certificate
-    if certified["kind"] == "trivial" and not partial.cut_short(document):
+    short, late = partial.cut_short(document), partial.left_out(document)
+    if certified["kind"] == "trivial" and not short and partial.BOUND not in late:
         return ["certificate: without an argument, although nothing says that time ran out"], []
     try:
         faults = [f"certificate: {fault}" for fault in bounds.recheck(instance, certified)]
@@ -79,8 +80,7 @@ def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
     for key in ("gap", "gap_worst_layer"):
         if document[key] is None or abs(document[key] - gap) > TOLERANCE:
             faults.append(f"{key} = {document[key]!r}: recomputed {gap!r}")
-    short = partial.cut_short(document)
-    for key, value in describe.solution(instance, judged).items():
+    for key, value in describe.solution(instance, judged, late).items():
         if short and key in partial.NOT_RECHECKED:
             aside.append(f"solution.{key}")
         else:

@@ -12,7 +12,7 @@ from moeopt.mesh.clock import look
 from moeopt.mesh.market import Market, Offer
 
 Counts = dict[int, int]
-ROUNDS = 1024
+ROUNDS = 256
 """Changes of row after which a mix is repeated instead of found again."""
 
 
@@ -37,6 +37,15 @@ def per_price(market: Market, *, enough: bool) -> Counts | None:
         return sum((by_place[place].cost * count for place, count in counts.items()), Fraction(0)), gpus
 
     return min(found, key=worth)
+
+
+def at_once(market: Market, *, enough: bool) -> Counts | None:
+    """The same of what is not dominated, found once for whoever asks: a plan to begin with, and to fall back on."""
+    key = f"per_price, enough: {enough}"
+    if key not in market.pruned.memo:
+        market.pruned.memo[key] = per_price(market.pruned, enough=enough)
+    found: Counts | None = market.pruned.memo[key]
+    return None if found is None else dict(found)
 
 
 def theta_of(market: Market, counts: Counts) -> Fraction:
