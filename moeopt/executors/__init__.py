@@ -19,6 +19,7 @@ __all__ = [
     "Lost",
     "make_executor",
     "run_all",
+    "solve_many",
 ]
 
 

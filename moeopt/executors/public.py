@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from moeopt.executors.many import solve_many
 from moeopt.executors.run import Lost, run_all
 from moeopt.executors.spoken import make_executor
 
@@ -9,4 +10,5 @@ __all__ = [
     "Lost",
     "make_executor",
     "run_all",
+    "solve_many",
 ]
