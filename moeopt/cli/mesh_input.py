@@ -83,9 +83,11 @@ def from_options(which: WhichLlm, fleet: Fleet, asked: Asked, choice: Choice) ->
     with check.within():
         slo = Slo(ttft, tpot)
     rest = _choices(choice, fleet, llm, check)
-    numerics = rest.pop("numerics")
     objective: Any = asked.objective or _objective(asked, gpus)
     band, instance = None, None
+    if llm is not None and rest["numerics"] is None:
+        _known_format(llm, gpus, check)
+    numerics = rest.pop("numerics")
     if llm is not None and gpus:  # what is wrong already has a stand-in, so that all is said at once
         demand = Demand(llm, workload or Workload(1, 1, rate_per_s=1.0), slo or Slo(), numerics)
         with check.within():
@@ -110,6 +112,18 @@ def _known_attention(llm: LlmFacts, check: Violations) -> None:
             if one.field == "family":
                 fix = "Its mesh cannot be modelled; moeopt info llms lists the attention of others"
                 check.add("--llm", llm.name, rule=one.rule, fix=fix)
+
+
+def _known_format(llm: LlmFacts, gpus: list[GpuType], check: Violations) -> None:
+    """Refuse an LLM whose weights have a format that nobody tells, before the work."""
+    from moeopt.mesh.step.numerics import served
+
+    try:
+        for gpu in gpus[:1]:
+            served(llm, gpu.machine)
+    except InstanceError:
+        rule = "is missing, and the configuration does not say the format of its weights"
+        check.add("--dtype", "missing", rule=rule, fix="Give bf16, fp8 or fp4")
 
 
 def _as_typed(violation: Violation) -> Violation:

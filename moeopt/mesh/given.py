@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from moeopt.cost.checks import is_number, whole
 from moeopt.errors import Violations
 from moeopt.mesh.config import Config
+from moeopt.mesh.rules import product
+from moeopt.mesh.shape import Shape
 
 if TYPE_CHECKING:
     from moeopt.mesh.instance import MeshInstance
@@ -38,6 +40,19 @@ def check_configs(check: Violations, instance: MeshInstance) -> None:
         seen[config.key] = place
         _gpus(check, instance, config, where)
         _figures(check, config, where)
+        _degrees(check, instance, config, where)
+
+
+def _degrees(check: Violations, instance: MeshInstance, config: Config, where: str) -> None:
+    """Where a shape is told, its degrees make up the GPUs of the replica."""
+    shape = config.shape
+    told = isinstance(shape, Shape) and {shape.gpu: shape.gpus} == dict(config.gpus)
+    if not told or config.demand not in range(len(instance.demands)):
+        return
+    assert isinstance(shape, Shape)
+    spread, held = shape.ffn_gpus or shape.stage_gpus, shape.ep * shape.moe_tp
+    if held not in (1, spread):
+        product(check, shape.ep, shape.moe_tp, spread, instance.demands[config.demand].llm, where)
 
 
 def _gpus(check: Violations, instance: MeshInstance, config: Config, where: str) -> None:
