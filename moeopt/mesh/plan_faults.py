@@ -30,6 +30,7 @@ def plan_faults(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
     if faults:
         return faults, []
     faults += _differences("instance.document", document["instance"]["document"], instance.to_dict())
+    faults += _differences("instance.name", document["instance"]["name"], instance.name)
     faults += _differences("instance.sha256", document["instance"]["sha256"], instance.sha256)
     faults += _differences("unit", document["unit"], describe.unit(instance))
     method = PROBLEM.methods.get(document["method"])
