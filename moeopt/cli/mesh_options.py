@@ -46,7 +46,8 @@ class Fleet:
         str | None,
         typer.Option(
             "--roles",
-            help="Part to type of GPU: attention=h20,experts=l40s, or prefill=h800,decode=h20.",
+            help="Part to type of GPU: attention=h20,experts=l40s, or prefill=h800,decode=h20. Nothing serves the same "
+            "elsewhere; the best colocated stands beside the answer.",
             rich_help_panel=FLEET,
         ),
     ] = None

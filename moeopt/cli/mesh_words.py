@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.mesh_beside import beside
 from moeopt.cli.say import Say, count
 from moeopt.cli.tables import table
 from moeopt.percent import percent
@@ -49,7 +50,8 @@ def show(result: Result, instance: MeshInstance, band: Band | None, say: Say) ->
         return
     say.show(_pools(solution))
     lines = [*_served(instance, solution, band or UNCALIBRATED), *_gpus(solution)]
-    lines += [*_families(instance, solution), *_simpler(result, instance), *_bound(result, instance)]
+    lines += [*_families(instance, solution), *beside(solution), *_simpler(result, instance)]
+    lines += _bound(result, instance)
     wide = shutil.get_terminal_size((FAMILIAR, 24)).columns
     for name, text in lines:
         say.line(textwrap.fill(f"{name:<12} {text}", wide, subsequent_indent=" " * 13, break_on_hyphens=False))

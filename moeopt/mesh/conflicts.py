@@ -171,9 +171,11 @@ def _capacity(instance: MeshInstance, mine: list[Config]) -> list[str]:
     roles: dict[str, Role] = {"prefill": "prefill", "colocated": "colocated", "long": "long"}
     found: list[str] = []
     for gpu in instance.gpus:
+        asked = {roles.get(one.family, "decode") for one in mine if gpu.name in one.gpus}
+        if not asked:  # no role of theirs is for it
+            continue
         if gpu.stock is None:
             return []
-        asked = {roles.get(one.family, "decode") for one in mine}
         answers = [
             fewest_gpus(
                 instance.demands[mine[0].demand],

@@ -14,7 +14,7 @@ from moeopt.documents import sha256
 from moeopt.errors import Violations
 from moeopt.llm.facts import LlmFacts
 from moeopt.llm.precision import FORMATS
-from moeopt.mesh import given
+from moeopt.mesh import given, roles
 from moeopt.mesh.config import Config, Family
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.imbalance import Imbalance
@@ -25,8 +25,6 @@ SCHEMA = "moeopt/mesh-instance/1"
 FAMILIES: tuple[Family, ...] = get_args(Family)
 MOST_BATCH = 4096
 """Sequences of one data-parallel rank at most, unless the instance says otherwise."""
-SIDES = ("prefill", "decode", "attention", "experts", "colocated", "long")
-"""Parts that can be tied to a type of GPU."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class MeshInstance:
         second with the stock there is (with several demands in proportion to their rates); ``time``: the shortest
         time per output token with the stock.
     families
-        Families to look at.
+        Families to look at; empty: those that `sides` name, or where there are none, all but ``long``.
     kv_formats
         Formats of the cache to look at; empty: that of the numerics.
     reserve_bytes
@@ -78,7 +76,8 @@ class MeshInstance:
     overhead_s
         Seconds of launches of one layer.
     sides
-        Part to type of GPU: ``{"attention": "H20", "experts": "L40S"}``; parts that are not named may use any.
+        Roles, part to type of GPU: ``{"attention": "H20", "experts": "L40S"}``. What is bought obeys them: no family
+        serves the same requests elsewhere (`moeopt.mesh.roles.families_of`). Other parts may use any type.
     engine
         Only what this engine can launch; ``None``: everything, with a mark.
     transport
@@ -102,7 +101,7 @@ class MeshInstance:
     demands: tuple[Demand, ...]
     gpus: tuple[GpuType, ...]
     objective: Objective = "gpus"
-    families: tuple[Family, ...] = ("colocated", "prefill", "decode", "apart")
+    families: tuple[Family, ...] = ()
     kv_formats: tuple[str, ...] = ()
     reserve_bytes: float = 0.0
     most_pp: int = 8
@@ -121,6 +120,8 @@ class MeshInstance:
         check = Violations()
         for field_name in ("demands", "gpus", "families", "kv_formats", "drafts"):
             object.__setattr__(self, field_name, tuple(getattr(self, field_name)))
+        if not self.families:
+            object.__setattr__(self, "families", roles.families_of(self.sides))
         if not self.demands:
             check.add("demands", "none", rule="there must be an LLM to serve", fix="Give one")
         self._check_gpus(check)
@@ -155,11 +156,7 @@ class MeshInstance:
         names = [gpu.name for gpu in self.gpus]
         for name in sorted({name for name in names if names.count(name) > 1}):
             check.add("gpus", name, rule="is there twice", fix="Give its whole stock once")
-        for side, name in self.sides.items():
-            if side not in SIDES:
-                check.add("sides", side, rule=f"is not one of {', '.join(SIDES)}", fix="Use one of these")
-            if name not in names:
-                check.add("sides", name, rule=f"is no type of GPU here: {', '.join(names)}", fix="Add it", where=side)
+        roles.check_roles(check, self)
 
     def _check_serving(self, check: Violations) -> None:
         from moeopt.mesh.flags import ENGINES

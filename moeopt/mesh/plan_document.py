@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from moeopt.mesh.config import Config, Family
+from moeopt.mesh.plan_certificates import STRICT as _STRICT
+from moeopt.mesh.plan_certificates import Claim, Covering, Dual, Faster, Trivial
 from moeopt.mesh.records import model_of
 
 SCHEMA = "moeopt/mesh-result/1"
 
-_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 _Config = model_of(Config)
 Counts = dict[str, Annotated[int, Field(ge=0)]]
 Percentiles = Annotated[list[float], Field(min_length=3, max_length=3)]
@@ -81,6 +82,30 @@ class Families(BaseModel):
     used: list[Family]
     alone: dict[str, Alone | None]
     best: float
+
+
+class Colocated(BaseModel):
+    """The best replicas that serve whole requests."""
+
+    model_config = _STRICT
+    pools: list[Annotated[list[str | int], Field(min_length=2, max_length=2)]] = Field(description="[label, replicas]")
+    gpus: Counts
+    tokens_per_s: float
+    paid: float
+    per_unit: float
+    exact: bool = Field(description="whether no colocated plan is better")
+
+
+class Beside(BaseModel):
+    """A plan under roles beside the best colocated one, output tokens a second of each unit that is paid."""
+
+    model_config = _STRICT
+    unit: Literal["price", "GPU"]
+    tokens_per_s: float
+    paid: float
+    per_unit: float
+    colocated: Colocated | None = Field(description="null: none keeps what is asked")
+    ratio: float | None = Field(description="of the plan to the best colocated")
 
 
 class Simplest(BaseModel):
@@ -169,65 +194,11 @@ class Solution(BaseModel):
     price: float | None
     idle_gpus: Counts
     families: Families
+    beside_colocated: Beside | None = Field(description="null without roles, or where time ran out")
     simplest: Simplest | None
     ranking: list[Ranked]
     pareto: list[Point]
     sensitivity: Sensitivity
-
-
-class Covering(BaseModel):
-    """A table, to be made anew."""
-
-    model_config = _STRICT
-    kind: Literal["covering"]
-    value: str
-
-
-class Dual(BaseModel):
-    """Prices of rows and of GPUs."""
-
-    model_config = _STRICT
-    kind: Literal["dual"]
-    value: str
-    served: list[Annotated[list[int | str], Field(min_length=3, max_length=3)]]
-    gpus: list[str]
-
-
-class Starved(BaseModel):
-    """A row that nothing serves."""
-
-    model_config = _STRICT
-    kind: Literal["starved"]
-    row: Annotated[list[int], Field(min_length=2, max_length=2)]
-
-
-class Faster(BaseModel):
-    """Why nothing faster is enough."""
-
-    model_config = _STRICT
-    kind: Literal["faster"]
-    value: str
-    below: Annotated[Covering | Dual | Starved, Field(discriminator="kind")] | None
-
-
-class Trivial(BaseModel):
-    """No argument: 0 is below every plan."""
-
-    model_config = _STRICT
-    kind: Literal["trivial"]
-    value: Literal["0"]
-
-
-Certified = Annotated[Covering | Dual | Faster, Field(discriminator="kind")]
-
-
-class Claim(BaseModel):
-    """What a solver claims above what is certified."""
-
-    model_config = _STRICT
-    kind: Literal["solver"]
-    claim: float
-    certified: Certified
 
 
 class Conflict(BaseModel):

@@ -9,6 +9,7 @@ from typing import Any
 from moeopt.errors import PlanError
 from moeopt.forms import form_faults
 from moeopt.mesh import bounds, conflicts, describe, partial, verify
+from moeopt.mesh.beside import NOT_COMPARED
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.plan import as_plan
 from moeopt.mesh.plan_document import ResultDocument
@@ -81,7 +82,8 @@ def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
             faults.append(f"{key} = {document[key]!r}: recomputed {gap!r}")
     short = partial.cut_short(document)
     for key, value in describe.solution(instance, judged).items():
-        if short and key in partial.NOT_RECHECKED:
+        alone = key == "beside_colocated" and NOT_COMPARED in document["notes"]
+        if alone or (short and key in partial.NOT_RECHECKED):
             aside.append(f"solution.{key}")
         else:
             faults += _differences(f"solution.{key}", document["solution"][key], value)
