@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from moeopt.mesh import Demand, GpuType, Imbalance, MeshInstance, Workload
     from moeopt.mesh.calibrated import Band
 
+MOST_WHOLE = 1e18
+"""Up to which a number with an exponent is taken as a whole one."""
 INPUT, OUTPUT = 4000, 1000
 """Lengths where nothing is said: those that planners of the field compare by."""
 LISTS = {
@@ -139,6 +141,18 @@ def _calibrated(
     from moeopt.mesh.step.numerics import served
 
     constants = read_calibration(path)
+    check = Violations()
+    if not constants.kernels and not constants.collectives:
+        has = "has constants of whole steps alone" if constants.steps else "has no constants"
+        rule = f"{has}, which change no answer: a mesh is made of expert kernels and collectives"
+        fix = (
+            "Give moeopt calibrate a table of tokens, hidden, width, experts, top_k, time; or of op, ranks, bytes, time"
+        )
+        check.add("--calibration", path, rule=rule, fix=fix)
+        check.raise_if_any()
+    if constants.steps:
+        labels = ", ".join(dict.fromkeys(step.config or "of no name" for step in constants.steps))
+        notes.append(f"step constants ({labels}) of {path} are not used: a mesh is made of kernels and collectives")
     width = demand.llm.expert_width or demand.llm.dense_width or 1
     made = []
     for gpu in gpus:
@@ -208,8 +222,7 @@ def _choices(choice: Choice, fleet: Fleet, llm: LlmFacts | None, check: Violatio
         if getattr(choice, option) is not None:
             found[option] = getattr(choice, option)
     if choice.redundant is not None:
-        listed = units.count("--redundant", choice.redundant, check)
-        found["redundant"] = tuple(listed) if isinstance(listed, list) else (listed,)
+        found["redundant"] = tuple(_whole(part, check) for part in choice.redundant.split(","))
     if choice.drafts is not None:
         found["drafts"] = tuple(units.numbers("--drafts", choice.drafts, check))
     if fleet.reserve is not None:
@@ -221,6 +234,19 @@ def _choices(choice: Choice, fleet: Fleet, llm: LlmFacts | None, check: Violatio
         if uneven is not None:
             found["imbalance"] = uneven
     return found
+
+
+def _whole(part: str, check: Violations) -> int:
+    """A number of redundant experts; 1e3 is one as well, and what is too large is said by its limit."""
+    try:
+        return int(part)
+    except ValueError:
+        value = units.numbers("--redundant", part, Violations())[0]
+        if not (0 <= value <= MOST_WHOLE and value.is_integer()) or not part.strip()[:1].isdecimal():
+            rule = "must be a whole number >= 0"
+            check.add("--redundant", part.strip() or "''", rule=rule, fix="Write 0,32: one or several numbers")
+            return 0
+        return int(value)
 
 
 def _imbalance(choice: Choice, llm: LlmFacts | None) -> Imbalance | None:

@@ -33,8 +33,10 @@ def check_options(simulating: Simulating) -> None:
     """Refuse what has no meaning, before the work."""
     check = Violations()
     if not simulating.simulate:
+        values = {"--attainment": simulating.attainment, "--requests": simulating.requests}
         for option in given(simulating):
-            check.add(option, "given", rule="is for --simulate", fix="Give --simulate too")
+            rule = "is for --simulate and has no effect without it: other rates and times are means"
+            check.add(option, values[option], rule=rule, fix="Give --simulate too, or leave it out")
     part, asked = simulating.attainment, simulating.requests
     if part is not None and not 0 < part <= 1:
         check.add("--attainment", part, rule="must be a number above 0, at most 1", fix="Write 0.9 for nine of ten")

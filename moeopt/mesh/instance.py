@@ -16,6 +16,7 @@ from moeopt.llm.facts import LlmFacts
 from moeopt.llm.precision import FORMATS
 from moeopt.mesh import given, roles
 from moeopt.mesh.config import Config, Family
+from moeopt.mesh.degrees import MOST_DEGREE
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.imbalance import Imbalance
 from moeopt.mesh.workload import Slo, Workload
@@ -139,8 +140,7 @@ class MeshInstance:
             rule = f"must leave something of a GPU's {room:,.0f} bytes"
             check.add("reserve_bytes", self.reserve_bytes, rule=rule, fix="Give what stays free on a GPU")
         whole(check, most_pp=self.most_pp, most_batch=self.most_batch)
-        for place, value in enumerate(self.redundant or ()):
-            whole(check, 0, **{f"redundant[{place}]": value})
+        self._check_redundant(check)
         for place, mean in enumerate(self.drafts):
             if not is_number(mean) or not 1 <= mean <= place + 2:
                 rule = f"a step with {place + 1} drafted tokens yields 1 to {place + 2}"
@@ -149,6 +149,19 @@ class MeshInstance:
             object.__setattr__(self, "configs", tuple(self.configs))
             given.check_configs(check, self)
         check.raise_if_any()
+
+    def _check_redundant(self, check: Violations) -> None:
+        """A rank holds an expert once at most: what is beyond fits no number of ranks."""
+        experts = max((demand.llm.experts or 0 for demand in self.demands), default=0)
+        ranks = max((MOST_DEGREE if gpu.stock is None else gpu.stock for gpu in self.gpus), default=1)
+        most = experts * (max(min(ranks, MOST_DEGREE), 1) - 1)
+        for place, value in enumerate(self.redundant or ()):
+            known = len(check.found)
+            whole(check, 0, **{f"redundant[{place}]": value})
+            if len(check.found) == known and value > most and self.demands and self.gpus:
+                ranks_said = f"{ranks:,} GPUs" if ranks <= MOST_DEGREE else "as many GPUs as are looked at"
+                rule = f"must be at most {most:,}: {ranks_said} hold each of {experts} experts once at most"
+                check.add(f"redundant[{place}]", value, rule=rule, fix=f"Use {most}, or leave it out")
 
     def _check_gpus(self, check: Violations) -> None:
         if not self.gpus:
