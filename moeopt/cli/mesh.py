@@ -36,6 +36,8 @@ moeopt mesh --llm deepseek-v3 --gpu h800 --gpus 96 --ttft 2s --tpot 50ms --simul
 
 moeopt mesh --llm mixtral-8x22b --gpu h20::1.85 --gpu l40s::1.08 --roles attention=h20,experts=l40s --rate 50
 
+moeopt mesh --gpu h20::1.85 --gpu h100::2.5 --demand llm=mixtral-8x7b,rate=10,ttft=2s --demand llm=qwen3-30b-a3b,rate=5
+
 moeopt mesh --llm llama-3.1-405b --gpu gb200:64 --context 1M --families long --objective time -o front.svg"""
 
 ENDINGS = (".json", ".svg", ".png")

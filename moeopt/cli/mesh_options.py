@@ -74,6 +74,16 @@ class Fleet:
 class Asked:
     """Lengths of requests, their rate, and service levels."""
 
+    demand: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--demand",
+            metavar="KEY=VALUE,...",
+            help="One of several LLMs or workloads: llm=mixtral-8x7b,rate=5,input-tokens=4k,ttft=2s, by the names of "
+            "the options, which hold where it is silent; again for the next.",
+            rich_help_panel=ASKED,
+        ),
+    ] = None
     input_tokens: Annotated[
         str | None,
         typer.Option("--input-tokens", help="Tokens of a prompt, mean, as 4000, 4k or 4Ki (4000).",

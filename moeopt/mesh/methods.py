@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moeopt.mesh import exact, purchase
+from moeopt.mesh.brute_force import brute_force, too_many
 from moeopt.mesh.covering import Counts
 from moeopt.mesh.heuristics.megascale import megascale, not_apart
 from moeopt.mesh.heuristics.per_price import per_price
@@ -53,6 +54,7 @@ METHODS = (
         "exact",
         purchase.no_table,
     ),
+    Method("brute_force", _counted(brute_force), "every purchase, one after another", "exact", too_many),
     Method("exact", exact.solve_exact, "the programme by a MILP solver", "exact when it ends"),
     Method("auto", _auto, "covering where there is a table, else exact", "as reached"),
 )
