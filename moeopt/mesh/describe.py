@@ -12,6 +12,7 @@ from moeopt.mesh.config_document import write_config
 from moeopt.mesh.cut import cut_of
 from moeopt.mesh.front import pareto
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.late import late_notes
 from moeopt.mesh.launching import engines
 from moeopt.mesh.market import PHASES, as_written, configs_of, phases_of
 from moeopt.mesh.plan import Pool
@@ -123,6 +124,7 @@ def notes(instance: MeshInstance, judged: Evaluation, *, short: bool = False) ->
         looked = " and ".join(instance.families)
         found.append(f"the roles {said(instance.sides)} leave the families {looked}: no other is looked at")
         found += not_compared(instance)
+    found += late_notes(instance, judged)
     served = phases_of(instance)
     if len(served) == 1:
         found.append(f"only {PHASES[served[0]]} is bought: no family of the instance serves the other phase")
