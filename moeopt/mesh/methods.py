@@ -47,6 +47,7 @@ METHODS = (
     Method("recipe", _counted(recipe), "tensor parallel in the node, data parallel across", "baseline", no_shapes),
     Method("megascale", _counted(megascale), "attention and experts apart as published", "baseline", not_apart),
     Method("uniform", _counted(uniform), "one configuration for each phase of each demand", "baseline", not_one_price),
+    Method("brute_force", _counted(brute_force), "every purchase, one after another", "exact", too_many),
     Method(
         "covering",
         _counted(purchase.by_tables),
@@ -54,7 +55,6 @@ METHODS = (
         "exact",
         purchase.no_table,
     ),
-    Method("brute_force", _counted(brute_force), "every purchase, one after another", "exact", too_many),
     Method("exact", exact.solve_exact, "the programme by a MILP solver", "exact when it ends"),
     Method("auto", _auto, "covering where there is a table, else exact", "as reached"),
 )

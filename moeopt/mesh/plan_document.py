@@ -152,13 +152,16 @@ class Point(BaseModel):
     model_config = _STRICT
     demand: int
     config: int
+    family: Family
     label: str
     batch: int = Field(ge=0)
     user_tokens_per_s: float
     gpu_tokens_per_s: float
+    whole_tokens_per_s: float | None = Field(description="with the GPUs that prefill for it; null: nothing prefills")
     gpus: int
     within_slo: bool
     bought: bool
+    joint: bool = Field(description="no point beats it in speed and in whole_tokens_per_s")
 
 
 class AtRate(BaseModel):
