@@ -90,7 +90,8 @@ def mesh(
 
     --simulate lets requests come at random: the rate at which so many keep TTFT and TPOT, beside the rate of means.
 
-    -o writes the plan (.json) or the front of configurations (.svg, .png). JSON is in seconds and bytes.
+    -o writes the plan (.json) or the front of configurations (.svg, .png). JSON is in seconds and bytes; --json has a
+    short ranking, -o and --json -v all of it.
     """
     from moeopt.cli import mesh_simulate as simulation
     from moeopt.cli.mesh_input import question
@@ -122,7 +123,8 @@ def mesh(
     if to_file is not None:
         _write(to_file, result, chance, output.force)
     if output.json or output.output == STDOUT:
-        say.document(simulation.document(result, chance))
+        short = output.output != STDOUT and not say.verbose
+        say.document(simulation.document(result, chance, short=short))
     elif result.solution is not None:
         from moeopt.cli.mesh_words import show
 
@@ -133,7 +135,9 @@ def mesh(
 
             said(explain, result.solution, say)
     if explain is not None and (output.json or output.output == STDOUT):
-        say.note("--explain is a table for people: in JSON every row of ranking has its parts_s")
+        say.note(
+            "--explain is a table for people: in JSON the rows of ranking have their parts_s, with -v or -o all of them"
+        )
     for note in result.notes:
         say.note(note)
     if to_file is not None and (result.solution is not None or to_file.lower().endswith(".json")):

@@ -74,9 +74,13 @@ def simulated(
             return None
 
 
-def document(result: Result, chance: Sequence[PlanGoodput] | None) -> dict[str, Any]:
-    """The result, and the simulation where there is one."""
+def document(result: Result, chance: Sequence[PlanGoodput] | None, *, short: bool = False) -> dict[str, Any]:
+    """The result, with a `short` ranking if wanted, and the simulation where there is one."""
     found = result.to_dict()
+    if short and found["solution"] is not None:
+        from moeopt.mesh.short import shortened
+
+        found["solution"] = shortened(found["solution"])
     return found if chance is None else {**found, "simulation": [one.to_dict() for one in chance]}
 
 

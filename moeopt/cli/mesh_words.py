@@ -293,4 +293,4 @@ def _refused(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many configurations cannot be used, and the kinds of reasons by how often they come."""
     reasons = Counter(_kind(row["why_not"]) for row in rows)
     shown = "; ".join(f"{reason} ({many:,})" for reason, many in reasons.most_common(3))
-    return f"{count(len(rows), 'configuration')} cannot be used: {shown}; --json has every reason"
+    return f"{count(len(rows), 'configuration')} cannot be used: {shown}; --json -v has every reason"

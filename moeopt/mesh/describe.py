@@ -57,6 +57,7 @@ def solution(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
         "beside_colocated": beside_colocated(instance, judged),
         "simplest": simplest(instance),
         "ranking": ranking(instance, judged),
+        "ranking_left_out": 0,
         "pareto": pareto(instance, judged),
         "sensitivity": sensitivity(instance, judged),
     }

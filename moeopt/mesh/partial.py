@@ -20,7 +20,7 @@ REST = 0.75
 """What everything else takes at most, as a part of the time that enumerating has taken."""
 OUT_OF_TIME = "time ran out after configurations were enumerated"
 """How the note of such an answer begins."""
-NOT_RECHECKED = ("families", "beside_colocated", "simplest", "ranking", "pareto", "sensitivity")
+NOT_RECHECKED = ("families", "beside_colocated", "simplest", "ranking", "ranking_left_out", "pareto", "sensitivity")
 """Parts of a solution that say something about the configurations there were."""
 TRIVIAL = {"kind": "trivial", "value": "0"}
 """Certificate of the bound 0, where configurations that nobody looked at might be better than any."""

@@ -146,6 +146,24 @@ class Ranked(BaseModel):
     why_not: str
 
 
+class Brief(BaseModel):
+    """A configuration of a short ranking that is not among the best of its family."""
+
+    model_config = _STRICT
+    config: int = Field(ge=0)
+    demand: int
+    family: Family
+    label: str
+    gpus: Counts
+    batch: int
+    ttft_s: float | None
+    tpot_s: float | None
+    memory_bytes: dict[str, float]
+    behind: float | None
+    bought: bool
+    why_not: str
+
+
 class Point(BaseModel):
     """A point of the front of speed against throughput."""
 
@@ -199,7 +217,8 @@ class Solution(BaseModel):
     families: Families
     beside_colocated: Beside | None = Field(description="null without roles, or where time ran out")
     simplest: Simplest | None
-    ranking: list[Ranked]
+    ranking: list[Ranked | Brief]
+    ranking_left_out: int = Field(ge=0, description="rows that a short ranking does not have")
     pareto: list[Point]
     sensitivity: Sensitivity
 

@@ -14,6 +14,7 @@ from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.plan import as_plan
 from moeopt.mesh.plan_document import ResultDocument
 from moeopt.mesh.problem import PROBLEM
+from moeopt.mesh.short import of_full
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, relative_gap
 
 TOLERANCE = 1e-9
@@ -81,7 +82,13 @@ def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
         if document[key] is None or abs(document[key] - gap) > TOLERANCE:
             faults.append(f"{key} = {document[key]!r}: recomputed {gap!r}")
     short = partial.cut_short(document)
-    for key, value in describe.solution(instance, judged).items():
+    ours_solution = describe.solution(instance, judged)
+    theirs, left_out = document["solution"]["ranking"], document["solution"]["ranking_left_out"]
+    if not short and (left_out or any("kv" not in row for row in theirs)):
+        ours_solution["ranking"], more = of_full(ours_solution["ranking"], theirs, left_out)
+        ours_solution["ranking_left_out"] = left_out
+        faults += more
+    for key, value in ours_solution.items():
         alone = key == "beside_colocated" and NOT_COMPARED in document["notes"]
         if alone or (short and key in partial.NOT_RECHECKED):
             aside.append(f"solution.{key}")
