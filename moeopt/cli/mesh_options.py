@@ -214,6 +214,20 @@ class Simulating:
     ] = None  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Curving:
+    """Other service levels."""
+
+    slo_curve: Annotated[
+        bool,
+        typer.Option(
+            "--slo-curve",
+            help="Also the best plan at half to twice the TPOT and the TTFT; -o draws that (.svg, .png).",
+            rich_help_panel=ASKED,
+        ),
+    ] = False
+
+
 def given(*groups: Any) -> list[str]:
     """Names of options that differ from their defaults, as they are typed."""
     return [

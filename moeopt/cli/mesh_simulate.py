@@ -14,7 +14,7 @@ from moeopt.report.words import seconds
 
 if TYPE_CHECKING:
     from moeopt.cli.say import Say
-    from moeopt.mesh import MeshInstance
+    from moeopt.mesh import MeshInstance, SloPoint
     from moeopt.mesh.goodput.plans import PlanGoodput
     from moeopt.result import Result
 
@@ -74,14 +74,21 @@ def simulated(
             return None
 
 
-def document(result: Result, chance: Sequence[PlanGoodput] | None, *, short: bool = False) -> dict[str, Any]:
-    """The result, with a `short` ranking if wanted, and the simulation where there is one."""
+def document(
+    result: Result,
+    chance: Sequence[PlanGoodput] | None,
+    curve: Sequence[SloPoint] | None = None,
+    *,
+    short: bool = False,
+) -> dict[str, Any]:
+    """The result, with a `short` ranking if wanted, and the simulation and the curve where there are any."""
     found = result.to_dict()
     if short and found["solution"] is not None:
         from moeopt.mesh.short import shortened
 
         found["solution"] = shortened(found["solution"])
-    return found if chance is None else {**found, "simulation": [one.to_dict() for one in chance]}
+    beside = {"simulation": chance, "slo_curve": curve}
+    return found | {key: [one.to_dict() for one in listed] for key, listed in beside.items() if listed is not None}
 
 
 def show(chance: Sequence[PlanGoodput] | None, instance: MeshInstance, say: Say) -> None:

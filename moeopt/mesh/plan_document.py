@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from moeopt.mesh.config import Config, Family
 from moeopt.mesh.plan_certificates import STRICT as _STRICT
 from moeopt.mesh.plan_certificates import Claim, Covering, Dual, Faster, Trivial
+from moeopt.mesh.plan_extras import CurvePoint, Simulated
 from moeopt.mesh.records import model_of
 
 SCHEMA = "moeopt/mesh-result/1"
 
 _Config = model_of(Config)
 Counts = dict[str, Annotated[int, Field(ge=0)]]
-Percentiles = Annotated[list[float], Field(min_length=3, max_length=3)]
 
 
 class Engines(BaseModel):
@@ -236,27 +236,6 @@ class Conflict(BaseModel):
     shortfall: float | None
 
 
-class Simulated(BaseModel):
-    """The rate at which requests that come at random keep their service levels."""
-
-    model_config = _STRICT
-    demand: int = Field(ge=0)
-    attainment: float = Field(gt=0, le=1, description="part of the requests that keeps both levels")
-    rate_per_s: float = Field(ge=0)
-    means_per_s: float = Field(ge=0, description="the rate of means that the plan states")
-    binds: Literal["ttft", "tpot", "capacity"]
-    kept: float
-    ttft_kept: float
-    tpot_kept: float
-    at_means: float
-    ttft_s: Percentiles | None = Field(description="percentiles 50, 90, 99 at that rate")
-    tpot_s: Percentiles | None
-    requests: int = Field(ge=1, description="counted of a replica and rate")
-    simulations: int
-    seed: int = Field(ge=0)
-    notes: list[str]
-
-
 class InstanceReference(BaseModel):
     """Which instance was solved; the document has a model of its own."""
 
@@ -292,3 +271,4 @@ class ResultDocument(BaseModel):
     runtime_s: float = Field(ge=0)
     versions: dict[str, str]
     simulation: list[Simulated] | None = Field(None, description="of the plan, where it was asked for; by demand")
+    slo_curve: list[CurvePoint] | None = Field(None, description="best plans at other limits, where that was asked")

@@ -11,6 +11,7 @@ from moeopt.forms import form_faults
 from moeopt.mesh import bounds, conflicts, describe, partial, verify
 from moeopt.mesh.beside import NOT_COMPARED
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.other_levels import curve_faults
 from moeopt.mesh.plan import as_plan
 from moeopt.mesh.plan_document import ResultDocument
 from moeopt.mesh.problem import PROBLEM
@@ -39,7 +40,8 @@ def plan_faults(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
     if reason is not None:
         faults.append(f"method = {document['method']!r} does not apply: {reason}")
     more, aside = (_without_plan if document["solution"] is None else _with_plan)(instance, document)
-    return faults + more, [*ALWAYS, *aside, *(["simulation"] if document.get("simulation") is not None else [])]
+    beside = [key for key in ("simulation", "slo_curve") if document.get(key) is not None]
+    return faults + more + curve_faults(document), [*ALWAYS, *aside, *beside]
 
 
 def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
