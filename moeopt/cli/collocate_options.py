@@ -25,8 +25,8 @@ class Travel:
         typer.Option(
             "--cluster",
             metavar="NAME|FILE,...",
-            help="A reference cluster (4x8-h100; see moeopt info clusters), a topology file, or one of each server: "
-            "with commas, or given repeatedly.",
+            help="A reference cluster (4x8-h100; see moeopt info clusters), a topology file, one of each server (with "
+            "commas, or given repeatedly), or a rank-cost matrix, which says the nodes alone.",
             rich_help_panel=CLUSTER,
         ),
     ] = None
@@ -104,7 +104,8 @@ class Travel:
         cluster = None
         if self.cluster is not None:
             with check.within():
-                cluster = find_cluster([part for given in self.cluster for part in given.split(",") if part])
+                names = [part for given in self.cluster for part in given.split(",") if part]
+                cluster = find_cluster(names, costs=True)
         check.raise_if_any()
         return {
             "cluster": cluster,
@@ -135,8 +136,11 @@ class Where(Travel):
         return {**super().arguments(), **own}
 
 
-def find_cluster(names: list[str]) -> Any:
-    """A cluster from a topology file, from one file of each server, or a reference cluster by name."""
+def find_cluster(names: list[str], *, costs: bool = False) -> Any:
+    """A cluster from a topology file, from one file of each server, or a reference cluster by name.
+
+    With `costs` also a rank-cost matrix, as it is.
+    """
     from pathlib import Path
 
     from moeopt.cluster import read_topology, reference
@@ -151,11 +155,11 @@ def find_cluster(names: list[str]) -> Any:
             check.add("--cluster", name, rule=rule, fix="Check the name, or give one reference cluster alone")
     check.raise_if_any()
     found = read_topology(names)
-    if not hasattr(found, "gpus"):
+    if not hasattr(found, "gpus") and not (costs and found.cost is not None):
         rule = f"({found.form}) says no GPUs"
         fix = f"Build it: moeopt inspect {names[0]} --machine h100 -o c.json"
         if found.graph is None:
-            fix = "Give nvidia-smi topo -m or an NCCL topology: costs and access have no links"
+            fix = "Give nvidia-smi topo -m or an NCCL topology: a matrix has no links"
         raise InstanceError([Violation("--cluster", "", ", ".join(names), rule, fix)])
     return found
 

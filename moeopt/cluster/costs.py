@@ -111,6 +111,43 @@ def check_costs(rows: Any, source: str = "", *, ranks: int | None = None) -> NDA
     return found
 
 
+def nodes_of_costs(cost: NDArray[np.float64]) -> NDArray[np.int64] | None:
+    """Node of each rank, where a rank-cost matrix says it clearly.
+
+    Costs are cut where they rise by the largest factor; ranks joined by costs below it share a node.
+
+    Returns
+    -------
+    (R,) nodes numbered from 0 in the order of ranks; None where that makes one node, or nodes of one rank only, or
+    where two ranks of a node cost as much as two of different nodes.
+
+    Notes
+    -----
+    Strength: heuristic; the matrix has costs and no links.
+
+    >>> near = np.array([[0, 1.1, 9, 9.2], [1, 0, 9, 9], [9, 9, 0, 1], [9.1, 9, 1, 0]])
+    >>> nodes_of_costs(near).tolist(), nodes_of_costs(np.ones((4, 4)))
+    ([0, 0, 1, 1], None)
+    """
+    import networkx as nx
+
+    apart = ~np.eye(len(cost), dtype=bool)
+    values = np.unique(cost[apart])
+    if len(values) < 2:
+        return None
+    with np.errstate(divide="ignore"):
+        limit = values[int(np.argmax(values[1:] / values[:-1]))]
+    near = np.maximum(cost, cost.T) <= limit
+    parts = list(nx.connected_components(nx.from_numpy_array(near.astype(np.int8))))
+    node = np.empty(len(cost), dtype=np.int64)
+    for at, part in enumerate(sorted(parts, key=min)):
+        node[list(part)] = at
+    together = node[:, None] == node
+    if len(parts) < 2 or len(parts) == len(cost) or cost[together & apart].max() > limit:
+        return None
+    return node
+
+
 def _is_row(row: Any) -> bool:
     return isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moeopt.cluster.catalogue import Machine, machines, reference
-from moeopt.cluster.costs import rank_cost
+from moeopt.cluster.costs import nodes_of_costs, rank_cost
 from moeopt.cluster.described import Described
 from moeopt.cluster.faults import Fault
 from moeopt.cluster.graph import Cluster, add_link, add_node
@@ -21,6 +21,7 @@ __all__ = [
     "add_node",
     "machines",
     "max_flow",
+    "nodes_of_costs",
     "parse_topology",
     "rank_cost",
     "read_topology",

@@ -13,6 +13,7 @@ from moeopt.collocation.transports import Transport
 from moeopt.errors import Violations
 
 if TYPE_CHECKING:
+    from moeopt.cluster.described import Described
     from moeopt.cluster.graph import Cluster
 
 Ints = NDArray[np.int64]
@@ -23,17 +24,25 @@ def from_pairs(table: Ints | None) -> Ints | None:
     return None if table is None else np.zeros((len(table), 1, 1), dtype=np.int64)
 
 
-def gpus(cluster: Cluster | None, nodes: Any, gpus: Any, check: Violations) -> Ints:
-    if cluster is not None and not hasattr(cluster, "node_of"):
+def gpus(cluster: Cluster | Described | None, nodes: Any, gpus: Any, check: Violations) -> Ints:
+    if cluster is not None and (nodes is not None or gpus is not None):
+        check.add(
+            "cluster",
+            getattr(cluster, "name", repr(cluster)[:80]),
+            rule="says nodes and gpus itself",
+            fix="Leave them out",
+        )
+    costs = getattr(cluster, "cost", None)
+    if cluster is not None and costs is not None:
+        return _nodes_of_costs(cluster.name, costs, check)
+    if cluster is not None:
+        if hasattr(cluster, "node_of"):
+            return np.unique(np.asarray(cluster.node_of), return_inverse=True)[1].reshape(-1).astype(np.int64)
         rule, fix = "must be a Cluster", "Build it: cluster.reference('4x8-h100') or cluster.read_topology(FILE)"
         if hasattr(cluster, "form"):
             rule, fix = f"({cluster.form}) says no GPUs", "Give read_topology the machine, as machine='h100'"
         check.add("cluster", repr(cluster)[:80], rule=rule, fix=fix)
         check.raise_if_any()
-    if cluster is not None:
-        if nodes is not None or gpus is not None:
-            check.add("cluster", cluster.name, rule="says nodes and gpus itself", fix="Leave them out")
-        return np.unique(np.asarray(cluster.node_of), return_inverse=True)[1].reshape(-1).astype(np.int64)
     if nodes is None and gpus is None:
         check.add("cluster", None, rule="a cluster, or nodes and gpus, is needed", fix="Give nodes=4, gpus=32")
         return np.zeros(1, dtype=np.int64)
@@ -43,6 +52,25 @@ def gpus(cluster: Cluster | None, nodes: Any, gpus: Any, check: Violations) -> I
         check.add("gpus", total, rule=f"at most {checks.MAX_GPUS} are taken", fix="Plan a part of the cluster")
         return np.zeros(1, dtype=np.int64)
     return checks.node_of(1 if nodes is None else nodes, total, check)
+
+
+def _nodes_of_costs(name: str, costs: NDArray[np.float64], check: Violations) -> Ints:
+    from moeopt.cluster.costs import nodes_of_costs
+
+    node = nodes_of_costs(costs)
+    if node is None:
+        fix = f"Say them: gpus={len(costs)} and nodes, without a cluster"
+        check.add("cluster", name, rule="is a rank-cost matrix that shows no nodes", fix=fix)
+        return np.zeros(len(costs), dtype=np.int64)
+    return node
+
+
+def without_links(name: str, node: Ints) -> str:
+    """What is said where the cluster was a rank-cost matrix."""
+    sizes = np.bincount(node)
+    each = f"{sizes[0]}" if (sizes == sizes[0]).all() else f"{sizes.min()} to {sizes.max()}"
+    copies = f"copies between its {len(sizes)} nodes of {each} GPUs are counted, and no time"
+    return f"{name} has costs and no links: {copies}"
 
 
 def units(node: Ints, cluster: Cluster | None, way: Transport) -> Ints:

@@ -17,6 +17,7 @@ from moeopt.documents import sha256
 from moeopt.errors import Violations
 
 if TYPE_CHECKING:
+    from moeopt.cluster.described import Described
     from moeopt.cluster.graph import Cluster
 
 Ints = NDArray[np.int64]
@@ -42,7 +43,8 @@ class CollocationInstance:
     experts
         E; by default one more than the largest id, with a note.
     cluster, nodes, gpus
-        A link graph; or a number of nodes (or the node of each GPU) and of GPUs in all, without links.
+        A link graph, or a rank-cost matrix as it was read, which says the nodes alone; or a number of nodes (or the
+        node of each GPU) and of GPUs in all, without links.
     slots, fill
         Slots of all GPUs or of each, by default as few as hold every expert once, equally many a GPU; ``all``: every
         slot gets an expert, ``at_most``: slots may be empty.
@@ -111,7 +113,7 @@ class CollocationInstance:
         pairs: Any = None,
         experts: int | None = None,
         layers: Sequence[int] | None = None,
-        cluster: Cluster | None = None,
+        cluster: Cluster | Described | None = None,
         nodes: int | Sequence[int] | None = None,
         gpus: int | None = None,
         slots: int | Sequence[int] | None = None,
@@ -148,6 +150,10 @@ class CollocationInstance:
         put("fill", checks.choice("fill", fill, ("all", "at_most"), check))
         wanted = checks.choice("objective", objective, OBJECTIVES, check)
         where = derived.gpus(cluster, nodes, gpus, check)
+        links: Any = cluster
+        if getattr(cluster, "cost", None) is not None:  # of a matrix nothing but the nodes is known
+            said.append(derived.without_links(links.name, where))
+            links = None
         put("hidden", HIDDEN if hidden is None else checks.whole("hidden", hidden, 1, check))
         put(
             "batch_tokens", BATCH_TOKENS if batch_tokens is None else checks.number("batch_tokens", batch_tokens, check)
@@ -176,8 +182,8 @@ class CollocationInstance:
         if table is not None and (source is not None or held_out or groups is not None):
             rule = "a trace is needed for this"
             check.add("source, held_out, groups", "given", rule=rule, fix="Give ids instead of pairs")
-        put("unit", derived.units(where, cluster, way))
-        put("objective", derived.objective(wanted, way, cluster, self.source is not None, table is not None, check))
+        put("unit", derived.units(where, links, way))
+        put("objective", derived.objective(wanted, way, links, self.source is not None, table is not None, check))
         put("held_out", float(held_out))
         if not 1 <= self._cut(num_tokens) <= num_tokens - bool(held_out):
             rule = f"must leave some of the {num_tokens} tokens on either side"
@@ -189,12 +195,12 @@ class CollocationInstance:
         found.flags.writeable = False
         put("ids", found)
         put("pairs", table)
-        put("cluster", cluster)
+        put("cluster", links)
         put("transport", way)
         put("name", name)
         if self.source is None and table is None:
             said.append("sources of tokens are not given: every GPU is taken to have as many")
-        if cluster is not None and (hidden is None or batch_tokens is None):
+        if links is not None and (hidden is None or batch_tokens is None):
             what = f"{self.hidden:,} elements a token and {self.batch_tokens:,.0f} tokens a GPU and step are assumed"
             said.append(f"{what}: give hidden and batch_tokens for seconds of your own")
         if table is not None:

@@ -143,3 +143,18 @@ def test_one_token_of_one_layer_is_not_ambiguous(tmp_path: Path, capsys: Capsys)
     trace = trace_of(tmp_path, [(0, 2, 1)], 4)
     assert main(["collocate", trace, "--nodes", "2", "--gpus", "4", "--held-out", "0", "--method", "id_order"]) == 0
     assert capsys.readouterr().out
+
+
+def test_the_nodes_of_a_rank_cost_matrix_are_taken_and_no_time_is_told(tmp_path: Path, capsys: Capsys) -> None:
+    """It was refused: only a link graph was a cluster."""
+    trace, costs = tmp_path / "trace.npz", tmp_path / "costs.csv"
+    np.savez(trace, topk_ids=np.array([[[0, 2], [1, 3], [0, 2], [1, 3]]]), layers=[0], num_experts=4)
+    costs.write_text("0,1,9,9.5\n1.1,0,9,9\n9,9,0,1\n9,9,1,0\n")
+    given = ["collocate", str(trace), "--slots", "4", "--held-out", "0", "--cluster", str(costs)]
+    assert main([*given, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["objective"] == 2  # pairs 0 2 and 1 3 each fill a node: half of the tokens go to the other, once
+    assert any("its 2 nodes of 2 GPUs are counted, and no time" in note for note in found["notes"])
+    assert "says nodes and gpus itself" in refused(capsys, *given, "--nodes", "2")
+    costs.write_text("0,1,1\n1,0,1\n1,1,0\n")
+    assert "is a rank-cost matrix that shows no nodes" in refused(capsys, *given)

@@ -95,7 +95,9 @@ TABLES = st.sampled_from(
         Endless(), Hostile(), raises, lambda: ONES, range(3), np, int,
     )]
 )  # fmt: skip
-JUNK = st.one_of(st.none(), NUMBERS, TABLES, st.integers(), st.text(max_size=3), st.lists(st.integers(), max_size=3))
+# Between the two are sizes that memory holds and that take seconds a map: they have a test of their own below.
+WHOLE = st.one_of(st.integers(-1000, 1000), st.integers(10**13), st.integers(max_value=-(10**6)))
+JUNK = st.one_of(st.none(), NUMBERS, TABLES, WHOLE, st.text(max_size=3), st.lists(WHOLE, max_size=3))
 ANY_NUMBER = st.one_of(NUMBERS, NUMBERS, JUNK)
 ANY_TABLE = st.one_of(TABLES, TABLES, JUNK)
 NAMES = st.one_of(st.sampled_from(sglang.ALGORITHMS), JUNK)
