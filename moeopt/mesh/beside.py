@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from moeopt.limits import Deadline
-from moeopt.mesh import purchase
+from moeopt.mesh import bounds, purchase
 from moeopt.mesh.heuristics.per_price import per_price
 from moeopt.mesh.heuristics.uniform import not_one_price, uniform
 from moeopt.mesh.instance import MeshInstance
@@ -22,14 +22,16 @@ NOT_COMPARED = "time ran out before the best colocated replicas were known"
 """The note of an answer under roles that stands alone."""
 
 
-def prepare(instance: MeshInstance, deadline: Deadline) -> None:
-    """Enumerate colocated configurations in time; what is not finished is not compared."""
+def prepare(instance: MeshInstance, deadline: Deadline, rest_s: float) -> None:
+    """Enumerate colocated configurations in what is left beside `rest_s`; what is not finished is not compared."""
     if not instance.sides or KEY in instance.memo:
         return
     from moeopt.mesh.families import within
 
     one = _colocated(instance)
-    left = deadline.within(deadline.remaining_s() * PART) if deadline.limited else deadline
+    left = deadline
+    if deadline.limited:
+        left = deadline.within(max((deadline.remaining_s() - rest_s) * PART, 1e-9))
     found, whole = within(one, left)
     if whole:
         one.memo["configs"] = tuple(found)
@@ -94,10 +96,11 @@ def beside_colocated(instance: MeshInstance, judged: Evaluation) -> dict[str, An
 
 
 def _shown(
-    pools: list[list[str | int]], gpus: dict[str, int], tokens: Fraction, paid: Fraction, exact: bool
+    pools: list[list[str | int]], gpus: dict[str, int], tokens: Fraction, paid: Fraction, least: Fraction | None
 ) -> dict[str, Any]:
     found = {"pools": pools, "gpus": gpus, "tokens_per_s": float(tokens), "paid": float(paid)}
-    return {**found, "per_unit": _per(tokens, paid), "exact": exact}
+    most = _per(tokens, least) if least else None
+    return {**found, "per_unit": _per(tokens, paid), "most_per_unit": most}
 
 
 def _per(tokens: Fraction, paid: Fraction) -> float:
@@ -120,7 +123,8 @@ def _tokens(instance: MeshInstance, judged: Evaluation) -> Fraction:
     return total
 
 
-Bought = tuple[list[list[str | int]], dict[str, int], Fraction, Fraction, bool]
+Bought = tuple[list[list[str | int]], dict[str, int], Fraction, Fraction, Fraction | None]
+"""Pools, their GPUs, tokens a second, what is paid, and the least that could be paid; ``None``: not known."""
 
 
 def _bought(one: MeshInstance) -> Bought | None:
@@ -128,8 +132,7 @@ def _bought(one: MeshInstance) -> Bought | None:
     market = market_of(one)
     if not market.offers:
         return None
-    exact = purchase.no_table(one) is None
-    if exact:
+    if purchase.no_table(one) is None:
         listed = [purchase.by_tables(one)]
     else:
         listed = [per_price(market.pruned, enough=True)]
@@ -140,7 +143,9 @@ def _bought(one: MeshInstance) -> Bought | None:
     best = min(plans, key=lambda judged: (judged.objective, sum(judged.gpus.values())))
     pools: list[list[str | int]] = [[pool.config.label, pool.replicas] for pool in best.pools]
     gpus = {name: count for name, count in best.gpus.items() if count}
-    return pools, gpus, _tokens(one, best), _paid(one, best.gpus), exact
+    paid = _paid(one, best.gpus)
+    least = None if one.objective == "time" else min(bounds.bound(one, best.objective).value, paid)
+    return pools, gpus, _tokens(one, best), paid, least
 
 
 def _dense(one: MeshInstance) -> list[tuple[Offer, Fraction]] | None:
@@ -179,4 +184,4 @@ def _at_rates(one: MeshInstance, known: list[tuple[Offer, Fraction]], judged: Ev
         paid += rate * each
         for name, count in config.gpus.items():
             gpus[name] = gpus.get(name, 0) + count
-    return pools, gpus, tokens, paid, True
+    return pools, gpus, tokens, paid, paid

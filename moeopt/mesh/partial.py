@@ -41,8 +41,8 @@ def enumerated(instance: MeshInstance, deadline: Deadline) -> MeshInstance:
         took_s = math.inf
     if whole:
         instance.memo["configs"] = tuple(found)
-        prepare(instance, deadline)
         if deadline.remaining_s() > REST * took_s:
+            prepare(instance, deadline, REST * took_s)
             return instance
     cut = copy.copy(instance)
     cut.__dict__["memo"] = {"configs": tuple(found), "partial": True}

@@ -93,7 +93,7 @@ class Colocated(BaseModel):
     tokens_per_s: float
     paid: float
     per_unit: float
-    exact: bool = Field(description="whether no colocated plan is better")
+    most_per_unit: float | None = Field(description="that no colocated plan is above; null: not known")
 
 
 class Beside(BaseModel):

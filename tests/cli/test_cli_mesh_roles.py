@@ -33,6 +33,10 @@ def test_roles_leave_their_families_and_show_the_best_colocated(moeopt, tmp_path
     assert f"output tokens/s a {'GPU' if gpus is STOCK else 'price unit'}; the best colocated" in out
     assert "; ratio " in out and "leave the families" in run.err
     assert moeopt("verify", plan).code == 0
+    asked = tmp_path / "asked.json"
+    asked.write_text(json.dumps(document["instance"]["document"]))
+    said = ", ".join(f"{role} on {gpu}" for role, gpu in sides.items())
+    assert f"roles {said}" in " ".join(moeopt("inspect", asked).out.split())
 
 
 def test_what_contradicts_itself_or_is_unknown_is_refused(moeopt):
