@@ -11,7 +11,7 @@ from moeopt.cost.checks import is_number, not_negative, whole
 from moeopt.cost.constants import OVERHEAD_S
 from moeopt.cost.roofline import Numerics
 from moeopt.documents import sha256
-from moeopt.errors import Violations
+from moeopt.errors import Violations, did_you_mean
 from moeopt.llm.facts import LlmFacts
 from moeopt.llm.precision import FORMATS
 from moeopt.mesh import given, roles
@@ -129,10 +129,12 @@ class MeshInstance:
         self._check_objective(check)
         for family in self.families:
             if family not in FAMILIES:
-                check.add("families", family, rule=f"is not one of {', '.join(FAMILIES)}", fix="Use one of these")
+                fix = did_you_mean(family, FAMILIES, "Use one of these")
+                check.add("families", family, rule=f"is not one of {', '.join(FAMILIES)}", fix=fix)
         for kv in self.kv_formats:
             if kv not in FORMATS:
-                check.add("kv_formats", kv, rule=f"is not one of {', '.join(FORMATS)}", fix="Use one of these")
+                fix = did_you_mean(kv, FORMATS, "Use one of these")
+                check.add("kv_formats", kv, rule=f"is not one of {', '.join(FORMATS)}", fix=fix)
         self._check_serving(check)
         not_negative(check, reserve_bytes=self.reserve_bytes, overhead_s=self.overhead_s)
         room = max((gpu.machine.memory_bytes for gpu in self.gpus), default=None)
@@ -176,17 +178,22 @@ class MeshInstance:
         from moeopt.mesh.transport import TRANSPORTS
 
         if self.engine is not None and self.engine not in ENGINES:
-            rule, fix = f"is not one of {', '.join(ENGINES)}", "Use one of these, or leave it out"
-            check.add("engine", self.engine, rule=rule, fix=fix)
-        if self.transport not in TRANSPORTS:
+            rule = f"is not one of {', '.join(ENGINES)}"
             check.add(
-                "transport", self.transport, rule=f"is not one of {', '.join(TRANSPORTS)}", fix="Use one of these"
+                "engine",
+                self.engine,
+                rule=rule,
+                fix=did_you_mean(self.engine, ENGINES, "Use one of these, or leave it out"),
             )
+        if self.transport not in TRANSPORTS:
+            fix = did_you_mean(self.transport, TRANSPORTS, "Use one of these")
+            check.add("transport", self.transport, rule=f"is not one of {', '.join(TRANSPORTS)}", fix=fix)
 
     def _check_objective(self, check: Violations) -> None:
         if self.objective not in get_args(Objective):
             known = ", ".join(get_args(Objective))
-            check.add("objective", self.objective, rule=f"is not one of {known}", fix="Use one of these")
+            fix = did_you_mean(self.objective, get_args(Objective), "Use one of these")
+            check.add("objective", self.objective, rule=f"is not one of {known}", fix=fix)
             return
         if self.objective == "time" and not any(given.SERVES.get(one, (0, 0))[1] for one in self.families):
             fix = "Add decode, or ask for goodput"
