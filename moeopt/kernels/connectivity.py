@@ -237,7 +237,10 @@ def best_swap(
         if change < best and ((tabu[e] <= now and tabu[f] <= now) or change < hope):
             if net.room.shape[0] > 0:
                 most = max(net.top[0], state.height[a], state.height[b])
-                if height_of(net, unit, a, e, f) > most or height_of(net, unit, b, f, e) > most:
+                if grow > 0.0:  # first the unit that gets heavier, which is the likelier to be too high
+                    if height_of(net, unit, a, e, f) > most or height_of(net, unit, b, f, e) > most:
+                        continue
+                elif height_of(net, unit, b, f, e) > most or height_of(net, unit, a, e, f) > most:
                     continue
             best = change
             state.move[0] = e

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from moeopt.collocation import affinity
 from moeopt.collocation.heuristics import fill, nets, polish, spread
 from moeopt.collocation.heuristics.partition import partition, tempo
+from moeopt.collocation.heuristics.under_cap import under_cap
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation
 from moeopt.collocation.rows import loads_of
@@ -57,6 +58,13 @@ def _layer(instance: CollocationInstance, row: int, rounds: int, fast: bool, con
         held, done = spread.level_by_level(instance, row, _plan, rounds, fast, context)
     else:
         held, done = _plan(instance, row, rounds, fast, context)
+    if (
+        instance.max_imbalance is not None
+        and spread.judged(instance, row, held)[0] > 0
+        and not context.deadline.passed()
+    ):
+        held, more = under_cap(instance, row, held, rounds, fast, context)
+        done += more
     if polish.lopsided(instance):
         held = polish.polished(instance, row, held, context.seed, context.deadline)
     return held, done

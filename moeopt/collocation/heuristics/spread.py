@@ -37,11 +37,19 @@ def judged(instance: CollocationInstance, row: int, held: Ints) -> tuple[float, 
 
 
 def filled(
-    instance: CollocationInstance, row: int, held: Ints, rate: Floats, rounds: int, fast: bool, context: Context
+    instance: CollocationInstance,
+    row: int,
+    held: Ints,
+    rate: Floats,
+    rounds: int,
+    fast: bool,
+    context: Context,
+    *,
+    capped: bool = False,
 ) -> Ints:
     """(S,) the plan `held` with replicas in its empty slots; no worse than without, where these may be empty."""
     full = fill.fill_spare(instance, held, loads_of(instance, row))
-    spare = Spare(instance, row, rate, fast, context.deadline)
+    spare = Spare(instance, row, rate, fast, context.deadline, capped)
     if instance.num_slots == instance.num_experts or context.deadline.passed() or not spare.fits():
         return full
     begun = [full, *(spare.grown(held, part) for part in PARTS)]
@@ -49,11 +57,14 @@ def filled(
     if instance.objective == "tokens":  # where loads are all, what balances loads is a start too
         tried.append(simple.by_load(instance, row))
     rng, tries = generator(row, 100, context.seed), rounds * TRIES // (1 if fast else INTERPRETED)
+    if not capped and judged(instance, row, tried[0])[0] > 0:
+        tries //= 4  # only where the search under the cap begins
     return _best(instance, row, [*tried, *(spare.changed(one, tries, rng) for one in tried)])
 
 
 def _best(instance: CollocationInstance, row: int, tried: list[Ints]) -> Ints:
-    return min(tried, key=lambda one: judged(instance, row, one))
+    different = list({one.tobytes(): one for one in tried}.values())
+    return min(different, key=lambda one: judged(instance, row, one)) if len(different) > 1 else different[0]
 
 
 def level_by_level(
