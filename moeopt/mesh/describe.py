@@ -7,16 +7,19 @@ from fractions import Fraction
 from math import nextafter
 from typing import Any
 
+from moeopt.mesh.beside import beside_colocated, not_compared
 from moeopt.mesh.clock import OutOfTime, look
 from moeopt.mesh.config import Config
 from moeopt.mesh.config_document import write_config
 from moeopt.mesh.cut import cut_of
 from moeopt.mesh.front import pareto
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.late import late_notes
 from moeopt.mesh.launching import engines
 from moeopt.mesh.market import PHASES, as_written, configs_of, phases_of
 from moeopt.mesh.plan import Pool
 from moeopt.mesh.ranking import ranking
+from moeopt.mesh.roles import said
 from moeopt.mesh.sensitivity import NO_SENSITIVITY, families, no_families, sensitivity, simplest
 from moeopt.mesh.verify import Evaluation
 
@@ -27,12 +30,13 @@ Make = Callable[[MeshInstance, Evaluation], Any]
 PARTS: dict[str, tuple[Make, Callable[[Evaluation], Any]]] = {
     "ranking": (ranking, lambda judged: []),
     "families": (families, no_families),
+    "beside_colocated": (beside_colocated, lambda judged: None),
     "pareto": (pareto, lambda judged: []),
     "sensitivity": (sensitivity, lambda judged: dict(NO_SENSITIVITY)),
     "simplest": (lambda instance, judged: simplest(instance), lambda judged: None),
 }
 """Parts of a description that take time, what people ask first before the rest; and what they are when left out."""
-ORDER = ("families", "simplest", "ranking", "pareto", "sensitivity")
+ORDER = ("families", "beside_colocated", "simplest", "ranking", "pareto", "sensitivity")
 """The same as they come in a document."""
 
 
@@ -82,6 +86,7 @@ def in_time(
         "total_gpus": used,
         "price": None if judged.price is None else float(judged.price),
         "idle_gpus": idle(instance, judged),
+        "ranking_left_out": 0,
     }
     return figures | {name: parts[name] for name in sorted(PARTS, key=ORDER.index)}, late
 
@@ -144,6 +149,11 @@ def notes(instance: MeshInstance, judged: Evaluation, *, short: bool = False) ->
         named = ", ".join(f"{count} of {instance.gpu(name).stock} {name}" for name, count in left.items())
         why = "they would win nothing" if instance.objective in ("goodput", "time") else "they are not needed"
         found.append(f"{named} stay idle: {'more time may find a use' if short else why}")
+    if instance.sides:
+        looked = " and ".join(instance.families)
+        found.append(f"the roles {said(instance.sides)} leave the families {looked}: no other is looked at")
+        found += not_compared(instance)
+    found += late_notes(instance, judged)
     served = phases_of(instance)
     if len(served) == 1:
         found.append(f"only {PHASES[served[0]]} is bought: no family of the instance serves the other phase")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from moeopt.limits import Deadline
+from moeopt.mesh.beside import prepare
 from moeopt.mesh.clock import OutOfTime, watching
 from moeopt.mesh.conflicts import Conflict, conflicts
 from moeopt.mesh.heuristics.per_price import at_once
@@ -32,7 +33,7 @@ LEFT_OUT = "time ran out, so these are left out: "
 """How the note of an answer begins that lacks a bound, or parts of its description."""
 BOUND = "bound"
 """The bound among these."""
-NOT_RECHECKED = ("families", "simplest", "ranking", "pareto", "sensitivity")
+NOT_RECHECKED = ("families", "beside_colocated", "simplest", "ranking", "ranking_left_out", "pareto", "sensitivity")
 """Parts of a solution that say something about the configurations there were."""
 
 Run = Callable[[MeshInstance, Context], Outcome[MeshPlan]]
@@ -53,6 +54,7 @@ def enumerated(instance: MeshInstance, deadline: Deadline) -> MeshInstance:
             return _cut(instance, {"configs": tuple(found)})
         instance.memo["configs"] = tuple(found)
     took_s = deadline.elapsed_s() - start_s
+    prepare(instance, deadline, REST * took_s)
     deadline.keep_back(max(TELLING * took_s, LEAST * max(deadline.remaining_s(), 0.0)) if deadline.limited else 0.0)
     try:
         with watching(deadline):

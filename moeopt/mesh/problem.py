@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -10,6 +11,7 @@ from moeopt.limits import Deadline
 from moeopt.mesh import bounds, conflicts, describe, partial, verify
 from moeopt.mesh.clock import OutOfTime, watching
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.late import sooner_notes
 from moeopt.mesh.market import is_partial
 from moeopt.mesh.plan import MeshPlan, as_plan
 from moeopt.registry import Context, Method, Outcome, Problem
@@ -81,6 +83,8 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
         outcome.notes.extend(describe.notes(instance, judged, short=is_partial(instance)))
         if late:
             outcome.notes.append(partial.LEFT_OUT + ", ".join(late))
+        with suppress(OutOfTime), watching(context.deadline):
+            outcome.notes.extend(sooner_notes(instance, judged, context.deadline))
         frame = self._frame(instance, method, outcome, context)
         if late:
             frame["stop"] = Stop.INTERRUPTED if context.deadline.stopped() else Stop.TIME

@@ -17,7 +17,7 @@ from moeopt.mesh.public import Config, GpuType, MeshInstance, Shape, Slo, Worklo
 from moeopt.mesh.rules import faults
 
 SMALL = LlmFacts(
-    "small", "qwen3_moe", 6, (0,), (1, 2, 3, 4, 5), 8, 2, hidden=4096, expert_width=8192, dense_width=8192, 
+    "small", "qwen3_moe", 6, (0,), (1, 2, 3, 4, 5), 8, 2, hidden=4096, expert_width=8192, dense_width=8192,
     vocab=32_000, dispatch_width=4096, weight_format="bf16", expert_format="bf16",
     attention=Attention("gqa", heads=16, kv_heads=4, head_dim=128),
 )  # fmt: skip

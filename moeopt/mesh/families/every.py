@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from moeopt.limits import Deadline
 from moeopt.mesh.clock import OutOfTime
-from moeopt.mesh.config import Config
+from moeopt.mesh.config import Config, Family
 from moeopt.mesh.families.apart import apart
 from moeopt.mesh.families.colocated import colocated
 from moeopt.mesh.families.context import Context
@@ -38,7 +38,7 @@ def within(instance: MeshInstance, deadline: Deadline, last: Deadline | None = N
     A family that is not finished is left out: choices of its shapes would not be the best ones. `last` counts instead
     of `deadline` until there is one for every phase of every demand.
     """
-    found: dict[tuple[int, str], list[Config]] = {}
+    found: dict[tuple[int, Family], list[Config]] = {}
     asked = [(place, family) for place in range(len(instance.demands)) for family in instance.families]
     order = sorted(asked, key=lambda one: QUICK.index(one[1])) if deadline.watched else asked
     whole = True
@@ -51,7 +51,7 @@ def within(instance: MeshInstance, deadline: Deadline, last: Deadline | None = N
     return [config for one in asked for config in found.get(one, [])], whole
 
 
-def _serves(instance: MeshInstance, found: Collection[tuple[int, str]]) -> bool:
+def _serves(instance: MeshInstance, found: Collection[tuple[int, Family]]) -> bool:
     """Whether these families of demands serve every phase of every demand."""
     rows = {(place, phase) for place, family in found for phase in (0, 1) if SERVES[family][phase]}
     asked = {phase for family in instance.families for phase in (0, 1) if SERVES[family][phase]}
