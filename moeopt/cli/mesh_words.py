@@ -187,18 +187,13 @@ def _families(instance: MeshInstance, solution: Mapping[str, Any]) -> list[tuple
 def _bound(result: Result, instance: MeshInstance) -> list[tuple[str, str]]:
     assert result.objective is not None and result.lower_bound is not None
     sides = {"goodput": "serves more", "gpus": "takes fewer", "price": "costs less", "time": "takes less"}
-    if not result.lower_bound:
-        text = f"{achieved(instance, result.objective)}; time ran out before a bound was proved; {result.status}"
-        return [("bound", text), _method(result)]
-    floor = achieved(instance, result.lower_bound).removeprefix("price ")
-    kind = "certified" if result.bound_kind == "certified" else "a solver's claim"
-    text = f"{achieved(instance, result.objective)}; no plan of these configurations {sides[instance.objective]} than "
-    text += f"{floor} ({kind}); gap {percent(result.gap or 0.0)}; {result.status}"
-    return [("bound", text), _method(result)]
-
-
-def _method(result: Result) -> tuple[str, str]:
-    return "method", f"{result.method}, {result.runtime_s:.2f} s, stopped by {result.stop}"
+    text = f"{achieved(instance, result.objective)}; time ran out before a bound was proved; {result.status}"
+    if result.lower_bound:
+        floor = achieved(instance, result.lower_bound).removeprefix("price ")
+        kind = "certified" if result.bound_kind == "certified" else "a solver's claim"
+        text = f"{achieved(instance, result.objective)}; no plan of these configurations {sides[instance.objective]} "
+        text += f"than {floor} ({kind}); gap {percent(result.gap or 0.0)}; {result.status}"
+    return [("bound", text), ("method", f"{result.method}, {result.runtime_s:.2f} s, stopped by {result.stop}")]
 
 
 def _simpler(result: Result, instance: MeshInstance) -> list[tuple[str, str]]:
