@@ -95,16 +95,10 @@ def read_calibration(path: str | Path) -> Calibration:
         check.add("schema", seen, rule=f"must be {SCHEMA}", fix="Make it with moeopt calibrate TABLE -o FILE")
         check.raise_if_any()
     try:
-        found = Calibration.model_validate(document)
+        return Calibration.model_validate(document)
     except ValidationError as error:
         for fault in error.errors():
             where = ".".join(str(part) for part in fault["loc"])
             check.add(where, "...", rule=fault["msg"], fix="Make it with moeopt calibrate TABLE -o FILE")
         check.raise_if_any()
         raise
-    if not (found.kernels or found.collectives or found.steps):
-        check.add(
-            "kernels", "none", rule="there are no constants in it", fix="Make it with moeopt calibrate TABLE -o FILE"
-        )
-        check.raise_if_any()
-    return found
