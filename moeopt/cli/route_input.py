@@ -95,7 +95,7 @@ def read_given(path: str, loads: list[str], hosts: Hosts, say: Say) -> Given:
     from moeopt.cli.verify_map import map_of
 
     document = _document(path)
-    schema = str(document.get("schema")) if isinstance(document, dict) else ""
+    schema = _schema(document)
     if schema.startswith((INSTANCE, RESULT)):
         return Given(_own(path, document, schema, loads, hosts, say))
     if not loads:
@@ -116,6 +116,15 @@ def read_given(path: str, loads: list[str], hosts: Hosts, say: Say) -> Given:
     if expert_map is None:
         raise InstanceError([Violation("input", "", path, fault, "Repair the map") for fault in faults])
     return Given(_from_map(path, expert_map, loads, hosts, say))
+
+
+def schema_of(path: str) -> str:
+    """What a file calls itself; empty for what is no document."""
+    return _schema(_document(path))
+
+
+def _schema(document: Any) -> str:
+    return str(document.get("schema")) if isinstance(document, dict) else ""
 
 
 def _document(path: str) -> Any:

@@ -90,7 +90,7 @@ def _marks(axes: Axes, rows: Rows, solution: Mapping[str, Any], across: str, by_
             label=WHY_NOT.get(why, why),
         )  # fmt: skip
     plan = (solution[across], _value(solution, by_time, size))
-    look = {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 1.5}
+    look: dict[str, Any] = {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 1.5}
     axes.plot(*plan, "o", linestyle="", zorder=4, label="the plan", **look)
 
 
