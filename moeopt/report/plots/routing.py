@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from moeopt.percent import tokens
 from moeopt.report import words
 from moeopt.report.plots.canvas import FAINT, INK, Plot, label, layer_axis, new_figure, style, to_svg
 from moeopt.report.plots.looks import LOOKS
@@ -41,7 +42,7 @@ def loads_plot(instance: RoutingInstance, rows: Sequence[RowFigures], prefix: st
         figure = new_figure(3.6)
         axes = figure.subplots()
         axes.grid(axis="y", color=FAINT, linewidth=0.4)
-        axes.axvspan(-0.5, inside.sum() - 0.5, color=CUT, linewidth=0, zorder=0, label="have too much in any split")
+        axes.axvspan(-0.5, inside.sum() - 0.5, color=CUT, linewidth=0, zorder=0, label="GPUs of the certificate")
         axes.bar(across, costs[0][order], width=0.8, color=BARS, zorder=2, label=f"{label(best.method)} (best)")
         for index, (row, cost) in enumerate(zip(shown[1:], costs[1:], strict=True), start=1):
             colour, _, marker = LOOKS[index]
@@ -54,7 +55,8 @@ def loads_plot(instance: RoutingInstance, rows: Sequence[RowFigures], prefix: st
             axes.plot(across, cost[order], marker, linestyle="", label=label(row.method), zorder=3 + index, **look)
         axes.axhline(bound, color=INK, linewidth=0.9, dashes=(6, 3), zorder=3, label="bound of the busiest")
         axes.set_xlim(-0.6, instance.num_gpus - 0.4)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.06 * max(float(cost.max()) for cost in costs) or 1.0)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
         if instance.num_gpus <= FEW_GPUS:
             axes.set_xticks(across, [str(gpu) for gpu in order])
             axes.tick_params(axis="x", labelsize=8 if instance.num_gpus <= 32 else 6.5)
@@ -67,12 +69,13 @@ def loads_plot(instance: RoutingInstance, rows: Sequence[RowFigures], prefix: st
         axes.spines[["top", "right"]].set_visible(False)
         svg = to_svg(figure, prefix)
     title = f"Load of every GPU, layer {layer['layer']}"
-    tops = ", ".join(f"{row.method} {words.amount(float(cost.max()))}" for row, cost in zip(shown, costs, strict=True))
-    caption = f"Busiest GPU: {tops}. Grey: {said(layer['cut']['gpus'], instance.num_gpus)}"
-    caption += f" have so much that lies nowhere else that the busiest has {words.amount(bound)} in any split."
+    tops = ", ".join(f"{row.method} {tokens(float(cost.max()))}" for row, cost in zip(shown, costs, strict=True))
+    cut = layer["cut"]["gpus"]
+    caption = f"Busiest GPU: {tops}. Grey: {said(cut, instance.num_gpus)} {'has' if len(cut) == 1 else 'have'} so much "
+    caption += f"that lies nowhere else that the busiest has {tokens(bound)} in any split."
     if instance.num_layers > 1:
         caption += " Drawn is the layer on which the splits differ most."
-    return Plot(title, svg, f"{title}. Busiest: {tops}; bound {words.amount(bound)}.", caption)
+    return Plot(title, svg, f"{title}. Busiest: {tops}; bound {tokens(bound)}.", caption)
 
 
 def _layer(solved: Sequence[RowFigures]) -> int:
