@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from moeopt.registry import Comparison, Row
 
 
-def read_plans(given: list[str], taken: list[str]) -> dict[str, ResultDocument | ExpertMap]:
+def read_plans(given: Sequence[str], taken: Sequence[str]) -> dict[str, ResultDocument | ExpertMap]:
     """Plan documents and maps by the name of their row: the file's, as it was typed where two are alike."""
     from moeopt.documents import read_bytes, read_json
     from moeopt.engines.kinds import WITH_MAP, what_is

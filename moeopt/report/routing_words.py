@@ -33,14 +33,17 @@ def verdict(instance: RoutingInstance, comparison: Comparison, rows: list[RowFig
     if equal:
         pieces += [" (", *words.listed(equal), f" {'gets' if len(equal) == 1 else 'get'} there too)"]
     summed = ", summed over layers" if instance.num_layers > 1 else ""
-    mean = percent(best.solution["imbalance_mean"] - 1)
-    pieces.append(f": {tokens(value)} tokens on the busiest GPU{summed}, {mean} above perfect balance in the mean.")
+    excess = best.solution["imbalance_mean"] - 1
+    mean = "in perfect balance" if excess <= 0 else f"{percent(excess)} above perfect balance in the mean"
+    pieces.append(f": {tokens(value)} tokens on the busiest GPU{summed}, {mean}.")
     found: list[Text] = [pieces]
+    won: dict[str, list[str]] = {}
     for row in solved:
-        if row.method in RIVALS and row.result is not None and row.result.objective is not None:
-            lost = 1 - value / row.result.objective if row.result.objective else 0.0
+        if row.method in RIVALS and row.result is not None and row.result.objective:
+            lost = 1 - value / row.result.objective
             if lost > 1e-9:
-                found.append(["Over ", Name(row.method), f" it wins {percent(lost)}."])
+                won.setdefault(percent(lost), []).append(row.method)
+    found += [["Over ", *words.listed(methods), f" it wins {lost}."] for lost, methods in won.items()]
     if best.gap is not None and best.gap <= 1e-9:
         sure = "No dispatch rule does" if bound_kind(comparison) == "certified" else "A solver claims that no rule does"
         found.append([f"{sure} better on these replicas."])
