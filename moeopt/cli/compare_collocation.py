@@ -13,6 +13,7 @@ from moeopt.errors import InstanceError, Violation, Violations
 if TYPE_CHECKING:
     from moeopt.cli.say import Say
     from moeopt.collocation import CollocationInstance
+    from moeopt.limits import Limits
 
 OF_SHAPE = ("--gpus", "--nodes", "--slots", "--fill", "--groups", "--experts", "--current", "--batch-tokens")
 """Options of placements that mean the same here."""
@@ -67,6 +68,13 @@ class CollocationRoom(Room):
             names.remove("exact")
             say.note("exact is left out, as it may take for ever: give --time-limit, or name it (--methods)")
         return names
+
+    def prepare(self, instance: Any, names: Sequence[str], limits: Limits) -> None:
+        """Compiled code is loaded, by a search of its own."""
+        from moeopt.collocation import CollocationInstance
+
+        if limits.time_s is None and "search" in names:
+            self.problem.solve(CollocationInstance([[0, 1], [2, 3]], experts=4, nodes=2, gpus=2), method="search")
 
     def running(self, instance: Any) -> Any:
         """That of ``--current``."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from moeopt.cli.compare_room import Asked, Room, solution_of
-from moeopt.cli.microbatch_files import PLAN_SAID, read_file, read_instance
+from moeopt.cli.microbatch_files import PLAN_SAID, read_file
 
 if TYPE_CHECKING:
     from moeopt.cli.say import Say
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MicrobatchRoom(Room):
-    """An instance document, which says everything itself."""
+    """An instance document, which says everything itself, or a plan that has one within."""
 
     name = "microbatch"
     what = "a micro-batch instance"
@@ -22,10 +22,14 @@ class MicrobatchRoom(Room):
     heads: ClassVar = {"Gap to best bound": "gap"}
 
     def read(self, asked: Asked, say: Say) -> tuple[MicrobatchInstance, Sequence[str]]:
-        """The document."""
-        instance = read_instance(asked.inputs[0], [], "compare")
-        assert instance is not None, "the document was recognised"
-        return instance, ()
+        """The document, or that within a plan."""
+        from moeopt.cli.verify_microbatch import instance_in
+
+        (path,) = asked.inputs
+        found = read_file(path)
+        assert found is not None, "the document was recognised"
+        what, content = found
+        return (instance_in(content, path) if what == PLAN_SAID else content), ()
 
     def plan(self, path: str, instance: Any) -> Any:
         """m, batch and order."""

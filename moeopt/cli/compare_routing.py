@@ -13,6 +13,7 @@ from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
     from moeopt.cli.say import Say
+    from moeopt.limits import Limits
     from moeopt.routing import RoutingInstance
 
 
@@ -44,6 +45,13 @@ class RoutingRoom(Room):
         """Without what is for several nodes, where there is one."""
         names = super().default(instance, asked, say)
         return names if len(set(instance.node)) > 1 else [name for name in names if name not in OF_NODES]
+
+    def prepare(self, instance: Any, names: Sequence[str], limits: Limits) -> None:
+        """Compiled code is loaded, by a split of its own."""
+        from moeopt.routing import RoutingInstance
+
+        if limits.time_s is None:
+            self.problem.solve(RoutingInstance([[9, 4, 2]], [[0, 1, 0, 2]], gpus=2), method="newton")
 
     def plan(self, path: str, instance: Any) -> Any:
         """A routing that was written."""

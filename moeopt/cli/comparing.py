@@ -45,19 +45,36 @@ def run(parts: Sequence[tuple[Room, Asked]], output: Output, say: Say) -> int:
         say.document({"schema": "moeopt/comparison/1", **one, "blocks": blocks, **({"notes": told} if told else {})})
     if output.output is not None:
         _report(output, answers, parts[0][1].solving.seed, [*told, *left, *_scored(parts)])
-        say.note(f"written: {output.output}")
+        say.note(f"written: {', '.join(reports_of(output))}")
     return code(answers, parts[0][1].gate.fail_if_worse, say)
 
 
 def check_output(output: Output) -> None:
-    """Refuse a report that could not be written later."""
-    if output.output is None:
-        return
+    """Refuse reports that could not be written later."""
+    from moeopt.errors import Violations
     from moeopt.report import FORMATS
 
-    refuse_stdout(output.output, "Use --json, or give a file such as report.html")
-    advice = "the verb of a problem writes plans"
-    check_target(output.output, tuple(FORMATS), output.force, what="a report", advice=advice)
+    check = Violations()
+    for path in reports_of(output):
+        with check.within():
+            refuse_stdout(path, "Use --json, or give a file such as report.html")
+            advice = "the verb of a problem writes plans"
+            check_target(path, tuple(FORMATS), output.force, what="a report", advice=advice)
+    check.raise_if_any()
+
+
+def reports_of(output: Output) -> list[str]:
+    """The files of the report: several with commas between them, each with an ending of a format.
+
+    >>> reports_of(Output(output="a.html,a.md")), reports_of(Output(output="a,b.html")), reports_of(Output())
+    (['a.html', 'a.md'], ['a,b.html'], [])
+    """
+    if output.output is None:
+        return []
+    from moeopt.report import FORMATS
+
+    paths = output.output.split(",")
+    return paths if all(Path(path).suffix.lower() in FORMATS for path in paths) else [output.output]
 
 
 def _scored(parts: Sequence[tuple[Room, Asked]]) -> list[str]:
@@ -68,7 +85,7 @@ def _scored(parts: Sequence[tuple[Room, Asked]]) -> list[str]:
 def _report(output: Output, answers: Sequence[Answer], seed: int, notes: Sequence[str]) -> None:
     from moeopt.report import Block, Header, write_report
 
-    assert output.output is not None
     header = Header(command=shlex.join(["moeopt", *COMMAND.get()]), seed=seed, notes=tuple(notes))
     blocks = [Block(answer.instance, answer.comparison) for answer in answers]
-    write_report(Path(output.output), blocks, header, force=output.force)
+    for path in reports_of(output):
+        write_report(path, blocks, header, force=output.force)

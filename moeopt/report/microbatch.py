@@ -56,12 +56,18 @@ def columns_of(instance: MicrobatchInstance, comparison: Comparison, rows: list[
     found: list[Column] = [
         (Head("m"), lambda row: f"{row.solution['m']:,}", ""),
         (Head("Batch"), lambda row: f"{row.solution['batch']:,}", ""),
-        (Head(f"Step, {unit}"), lambda row: said.step(row.solution["time_s"], unit), _bound(floor, unit, by_time)),
+        (
+            Head(f"Step, {said.SHOWN.get(unit, unit)}"),
+            lambda row: said.step(row.solution["time_s"], unit),
+            _bound(floor, unit, by_time),
+        ),
     ]
     if not by_time:
         small = said.unit_for([row.result.objective for row in rows if row.result is not None])
         cell = _bound(floor, small, True)
-        found.append((Head(f"{small} a {noun}"), lambda row: said.step(row.result.objective, small), cell))
+        found.append(
+            (Head(f"{said.SHOWN.get(small, small)} a {noun}"), lambda row: said.step(row.result.objective, small), cell)
+        )
     most = said.per_second(1 / floor) if floor and not by_time else ""
     found.append(
         (Head(f"{plural(noun, 2).capitalize()}/s"), lambda row: said.per_second(row.solution["throughput"]), most)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from moeopt.microbatch.candidates import Candidate
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+SHOWN = {"us": "µs"}
 RIVAL = "simulate"
 """First come, first served with the best m: what other orders are held against."""
 
@@ -49,7 +50,7 @@ def spelled(seconds: float) -> str:
     '60.5 ms'
     """
     unit = unit_for([seconds])
-    return f"{step(seconds, unit)} {unit}"
+    return f"{step(seconds, unit)} {SHOWN.get(unit, unit)}"
 
 
 def per_second(value: float | None) -> str:

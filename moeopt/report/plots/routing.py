@@ -34,6 +34,7 @@ def loads_plot(instance: RoutingInstance, rows: Sequence[RowFigures], prefix: st
     layer = best.solution["layers"][place]
     shown = [best, *_others(solved, best, place)]
     costs = [np.array(evaluate(instance, row.result.plan).gpu_cost[place]) for row in shown if row.result is not None]
+    alike = _alike([row.method for row in shown[1:]], costs[1:])
     inside = np.zeros(instance.num_gpus, dtype=bool)
     inside[layer["cut"]["gpus"]] = True
     order = sorted(range(instance.num_gpus), key=lambda gpu: (not inside[gpu], -costs[-1][gpu], gpu))
@@ -44,15 +45,10 @@ def loads_plot(instance: RoutingInstance, rows: Sequence[RowFigures], prefix: st
         axes.grid(axis="y", color=FAINT, linewidth=0.4)
         axes.axvspan(-0.5, inside.sum() - 0.5, color=CUT, linewidth=0, zorder=0, label="GPUs of the certificate")
         axes.bar(across, costs[0][order], width=0.8, color=BARS, zorder=2, label=f"{label(best.method)} (best)")
-        for index, (row, cost) in enumerate(zip(shown[1:], costs[1:], strict=True), start=1):
+        for index, (names, cost) in enumerate(alike, start=1):
             colour, _, marker = LOOKS[index]
-            look: dict[str, Any] = {
-                "color": colour,
-                "markersize": 4.4,
-                "markerfacecolor": "white",
-                "markeredgewidth": 1.0,
-            }
-            axes.plot(across, cost[order], marker, linestyle="", label=label(row.method), zorder=3 + index, **look)
+            look: dict[str, Any] = {"color": colour, "markersize": 4.4, "markerfacecolor": "white"}
+            axes.plot(across, cost[order], marker, linestyle="", label=label(names, 40), zorder=3 + index, **look)
         axes.axhline(bound, color=INK, linewidth=0.9, dashes=(6, 3), zorder=3, label="bound of the busiest")
         axes.set_xlim(-0.6, instance.num_gpus - 0.4)
         axes.set_ylim(0, 1.06 * max(float(cost.max()) for cost in costs) or 1.0)
@@ -76,6 +72,18 @@ def loads_plot(instance: RoutingInstance, rows: Sequence[RowFigures], prefix: st
     if instance.num_layers > 1:
         caption += " Drawn is the layer on which the splits differ most."
     return Plot(title, svg, f"{title}. Busiest: {tops}; bound {tokens(bound)}.", caption)
+
+
+def _alike(names: Sequence[str], values: Sequence[Any]) -> list[tuple[str, Any]]:
+    """One point or line for all that lie on each other, under all their names."""
+    found: list[tuple[list[str], Any]] = []
+    for name, value in zip(names, values, strict=True):
+        same = next((one for one in found if np.allclose(one[1], value, rtol=1e-9, atol=0)), None)
+        if same is None:
+            found.append(([name], value))
+        else:
+            same[0].append(name)
+    return [(", ".join(those), value) for those, value in found]
 
 
 def _layer(solved: Sequence[RowFigures]) -> int:
@@ -110,18 +118,19 @@ def layers_plot(instance: RoutingInstance, rows: Sequence[RowFigures], prefix: s
         for row in solved
     }
     above = sorted((name for name in values if values[name].max() > 1e-9), key=lambda name: values[name].mean())
-    shown, step = above[: len(LOOKS)], max(1, instance.num_layers // 24)
+    shown = _alike(above, [values[name] for name in above])[: len(LOOKS)]
+    step = max(1, instance.num_layers // 24)
     if not shown:
         return None
     with style():
         figure = new_figure(3.0)
         axes = figure.subplots()
         axes.grid(axis="y", color=FAINT, linewidth=0.4)
-        for index, name in enumerate(shown):
+        for index, (names, excess) in enumerate(shown):
             colour, line, marker = LOOKS[index]
             axes.plot(
-                100 * values[name], color=colour, linestyle=line, linewidth=1.1, marker=marker, markersize=3.8,
-                markevery=(index % step, step), markerfacecolor="white", markeredgewidth=0.8, label=label(name),
+                100 * excess, color=colour, linestyle=line, linewidth=1.1, marker=marker, markersize=3.8,
+                markevery=(index % step, step), markerfacecolor="white", markeredgewidth=0.8, label=label(names, 40),
             )  # fmt: skip
         axes.set_xlim(-0.6, instance.num_layers - 0.4)
         axes.set_ylim(bottom=0)
@@ -132,7 +141,7 @@ def layers_plot(instance: RoutingInstance, rows: Sequence[RowFigures], prefix: s
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=3.2)
         axes.spines[["top", "right"]].set_visible(False)
         svg = to_svg(figure, prefix)
-    means = ", ".join(f"{name} {words.percent(float(values[name].mean()))}" for name in shown)
+    means = ", ".join(f"{names} {words.percent(float(excess.mean()))}" for names, excess in shown)
     equal = [name for name in values if name not in above]
     title = "Busiest GPU above the bound, layer by layer"
     caption = f"Lower is better. Means over layers: {means}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from moeopt.report.microbatch_words import UNITS, noun, part, unit_for
+from moeopt.report.microbatch_words import SHOWN, UNITS, noun, part, unit_for
 from moeopt.report.plots.canvas import FAINT, INK, Plot, new_figure, style, to_svg
 from moeopt.report.plots.looks import LOOKS
 from moeopt.report.timeline import plural
@@ -36,7 +36,7 @@ def sweep_plot(instance: MicrobatchInstance, solution: Mapping[str, Any], prefix
         _marks(axes, rows, solution, "batch" if over_batch else "m", by_time, UNITS[unit])
         what = plural(noun(instance), 2)
         axes.set_xlabel("tokens of a step" if over_batch else f"{plural(part(instance), 2)} of a step, m")
-        axes.set_ylabel(f"time of a step, {unit}" if by_time else f"{what} a second")
+        axes.set_ylabel(f"time of a step, {SHOWN.get(unit, unit)}" if by_time else f"{what} a second")
         axes.set_ylim(bottom=0)
         _ticks(axes, [row["batch" if over_batch else "m"] for row in rows])
         axes.spines[["top", "right"]].set_visible(False)
