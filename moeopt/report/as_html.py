@@ -38,8 +38,8 @@ def render_html(blocks: Sequence[Block], header: Header) -> str:
     parts.append(_facts(header_facts(sheets, header), marked="Command"))
     readings = readings_of(sheets)
     for index, (sheet, heading) in enumerate(zip(sheets, headings(sheets), strict=True), 1):
-        reading = next(place for place, one in enumerate(readings, 1) if one.of(sheet))
-        parts += _section(sheet, heading, index, f"columns{reading}", alone=alone)
+        columns = next(place for place, one in enumerate(readings, 1) if one.of(sheet))
+        parts += _section(sheet, heading, index, f"columns{columns}", alone=alone)
     if not alone:
         parts += ['<section aria-labelledby="reading">', '<h2 id="reading">How to read the tables</h2>']
         for place, reading in enumerate(readings, 1):
