@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from moeopt.cli import (
+    bench,
     calibrate,
     check,
     collocate,
@@ -69,6 +70,7 @@ for _module in (
     inspect,
     check,
     generate,
+    bench,
     calibrate,
     export,
     info,
