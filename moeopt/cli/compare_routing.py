@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from moeopt.cli.compare_options import OF_HOSTS, RouteOptions, options_of, typed
 from moeopt.cli.compare_room import Asked, Room
+from moeopt.cli.room_files import room_document
 from moeopt.cli.route_files import RESULT_SAID, document_of
 from moeopt.cli.route_input import COLLOCATED, PLACEMENT, read_given, schema_of
 from moeopt.errors import InstanceError, Violation
@@ -69,14 +70,17 @@ OF_NODES = ("local_first", "sglang_static_node")
 
 def is_routing(asked: Asked) -> bool:
     """Whether an option or the first input says so."""
-    from moeopt.cli.piped import STDIN
+    from moeopt.cli.piped import file_of
     from moeopt.engines.kinds import MAPS, what_is
 
     if asked.routing.given():
         return True
-    if not asked.inputs or asked.fit or asked.score or asked.inputs[0] == STDIN:
+    if not asked.inputs or asked.fit or asked.score:
         return False
     path = asked.inputs[0]
-    if document_of(path) is not None:
+    if room_document(path, "routing") is not None:
         return True
-    return len(asked.inputs) > 1 and (schema_of(path).startswith((PLACEMENT, COLLOCATED)) or what_is(path) in MAPS)
+    if len(asked.inputs) == 1:
+        return False
+    with file_of(path) as file:
+        return schema_of(path).startswith((PLACEMENT, COLLOCATED)) or what_is(file) in MAPS

@@ -9,6 +9,7 @@ import typer
 
 from moeopt.cli import units
 from moeopt.cli.inputs import name_of
+from moeopt.cli.piped import file_of
 from moeopt.cli.say import Say, count, ranges
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation, Violations
@@ -128,9 +129,10 @@ def _schema(document: Any) -> str:
 
 
 def _document(path: str) -> Any:
-    if path != "-" and not path.lower().endswith(".json"):
-        return None
-    data = read_bytes(path)
+    with file_of(path) as file:
+        if not file.lower().endswith(".json"):
+            return None
+        data = read_bytes(file)
     if b'"schema"' not in data:
         return None
     return read_json(data, path, allow_nan=True)

@@ -31,28 +31,28 @@ def sheet(block: Block) -> Sheet:
     drawn = [value for _, values in spark for value in values]
     low, high = min(drawn, default=0.0), max(drawn, default=0.0)
     shown = f"Lambda of each layer in turn, from {words.ratio(low)} ({{low}}) to {words.ratio(high)} ({{high}}):"
-    floors = [
-        {"layer": layer, "lower_bound": floor}
-        for layer, floor in zip(instance.layers, frame.floors_of(comparison), strict=False)
-    ]
-    return Sheet(
+    return frame.sheet_of(
+        block,
+        rows,
+        columns,
         topic="Expert collocation",
-        name=instance.name or f"instance {instance.sha256[:8]}",
         verdict=said.verdict(instance, comparison, rows),
         facts=said.facts(instance),
-        heads=[head for head, _, _ in columns],
-        lines=frame.lines(comparison, rows, columns),
-        notes=frame.notes(comparison, instance.notes),
         footnotes=said.footnotes(instance),
-        closing="",
         figures=partial(_figures, instance, rows),
         spark_said=shown,
         spark_low=low,
         spark=spark,
-        versions=frame.versions_of(rows),
         columns=COLUMNS,
         records=[record(instance, comparison, row) for row in rows],
-        document=frame.document(instance, comparison, rows, numbers, instance.to_dict(bulk=False), layers=floors),
+        document=frame.document(
+            instance,
+            comparison,
+            rows,
+            numbers,
+            instance.to_dict(bulk=False),
+            layers=frame.by_layer(instance, comparison),
+        ),
     )
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from moeopt.registry import Comparison, Row
 from moeopt.report import words
+from moeopt.report.block import Block
 from moeopt.report.rows import RowFigures, best_place, bound_kind, conflicts_said
-from moeopt.report.sheet import Head, Line
+from moeopt.report.sheet import Head, Line, Sheet
 from moeopt.result import relative_gap
 
 Column = tuple[Head, Callable[[Any], str], str]
@@ -62,6 +63,25 @@ def floors_of(comparison: Comparison) -> list[float]:
         if row.result is not None and row.result.solution is not None and not row.remark
     ]
     return [max(column) for column in zip(*rows, strict=True)]
+
+
+def sheet_of(block: Block, rows: Sequence[RowFigures], shown: Sequence[Column], /, **own: Any) -> Sheet:
+    """The sheet of a block; `own` has the fields that only its problem knows."""
+    instance, comparison = block.instance, block.comparison
+    alike: dict[str, Any] = {
+        "name": instance.name or f"instance {instance.sha256[:8]}",
+        "heads": [head for head, _, _ in shown],
+        "lines": lines(comparison, rows, shown),
+        "notes": notes(comparison, getattr(instance, "notes", ())),
+        "versions": versions_of(rows),
+    }
+    return Sheet(**{**alike, **own})
+
+
+def by_layer(instance: Any, comparison: Comparison) -> list[dict[str, Any]]:
+    """The best bound of each layer, for JSON."""
+    floors = zip(instance.layers, floors_of(comparison), strict=False)
+    return [{"layer": layer, "lower_bound": floor} for layer, floor in floors]
 
 
 def best_of(rows: Sequence[RowFigures]) -> RowFigures | None:

@@ -26,21 +26,17 @@ def sheet(block: Block) -> Sheet:
     comparison = block.comparison
     rows = frame.figures_of(comparison)
     columns = columns_of(instance, comparison, rows)
-    return Sheet(
+    return frame.sheet_of(
+        block,
+        rows,
+        columns,
         topic="Parallel mesh",
-        name=instance.name or f"instance {instance.sha256[:8]}",
         verdict=said.verdict(instance, comparison, rows),
         facts=said.facts(instance),
-        heads=[head for head, _, _ in columns],
-        lines=frame.lines(comparison, rows, columns),
         notes=[*bought(comparison), *frame.notes(comparison)],
         footnotes=said.FOOTNOTES,
         closing=said.closing(instance),
         figures=partial(_figures, rows),
-        spark_said="",
-        spark_low=0.0,
-        spark=(),
-        versions=frame.versions_of(rows),
         columns=COLUMNS,
         records=[record(instance, comparison, row) for row in rows],
         document=frame.document(instance, comparison, rows, numbers, instance.to_dict()),

@@ -26,21 +26,15 @@ def sheet(block: Block) -> Sheet:
     comparison = block.comparison
     rows = frame.figures_of(comparison)
     columns = columns_of(instance, comparison, rows)
-    return Sheet(
+    return frame.sheet_of(
+        block,
+        rows,
+        columns,
         topic="Micro-batches",
-        name=instance.name or f"instance {instance.sha256[:8]}",
         verdict=said.verdict(instance, comparison, rows),
         facts=said.facts(instance),
-        heads=[head for head, _, _ in columns],
-        lines=frame.lines(comparison, rows, columns),
-        notes=frame.notes(comparison, instance.notes),
         footnotes=said.footnotes(instance),
-        closing="",
         figures=partial(_figures, instance, rows),
-        spark_said="",
-        spark_low=0.0,
-        spark=(),
-        versions=frame.versions_of(rows),
         columns=COLUMNS,
         records=[record(instance, comparison, row) for row in rows],
         document=frame.document(instance, comparison, rows, numbers, instance.to_dict()),

@@ -25,28 +25,24 @@ def sheet(block: Block) -> Sheet:
     comparison = block.comparison
     rows = frame.layered(comparison, "max_load")
     columns = columns_of(instance, comparison, rows)
-    floors = list(zip(instance.layers, frame.floors_of(comparison), strict=False))
     spark = [
         (row.method, [layer["imbalance"] for layer in row.solution["layers"]])
         for row in rows
         if row.solution is not None
     ]
     high = max((value for _, values in spark for value in values), default=1.0)
-    return Sheet(
+    return frame.sheet_of(
+        block,
+        rows,
+        columns,
         topic="Routing",
-        name=instance.name or f"instance {instance.sha256[:8]}",
         verdict=said.verdict(instance, comparison, rows),
         facts=said.facts(instance),
-        heads=[head for head, _, _ in columns],
-        lines=frame.lines(comparison, rows, columns),
-        notes=frame.notes(comparison),
         footnotes=said.footnotes(instance),
-        closing="",
         figures=partial(_figures, instance, rows),
         spark_said=f"Imbalance of each layer in turn, from 1.0000 ({{low}}) to {words.ratio(high)} ({{high}}):",
         spark_low=1.0,
         spark=spark,
-        versions=frame.versions_of(rows),
         columns=COLUMNS,
         records=[record(instance, comparison, row) for row in rows],
         document=frame.document(
@@ -55,7 +51,7 @@ def sheet(block: Block) -> Sheet:
             rows,
             numbers,
             instance.to_dict(),
-            layers=[{"layer": layer, "lower_bound": floor} for layer, floor in floors],
+            layers=frame.by_layer(instance, comparison),
         ),
     )
 

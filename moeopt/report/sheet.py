@@ -44,7 +44,7 @@ class Line:
     remark: str = ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Sheet:
     """One instance and its methods, ready for any format.
 
@@ -77,11 +77,11 @@ class Sheet:
     lines: Sequence[Line]
     notes: Sequence[tuple[str, list[str]]]
     footnotes: Sequence[tuple[str, str]]
-    closing: str
+    closing: str = ""
     figures: Callable[[str], list[Plot]]
-    spark_said: str
-    spark_low: float
-    spark: Sequence[tuple[str, Sequence[float]]]
+    spark_said: str = ""
+    spark_low: float = 0.0
+    spark: Sequence[tuple[str, Sequence[float]]] = ()
     versions: Mapping[str, str]
     columns: Sequence[str]
     records: Sequence[Mapping[str, Any]]

@@ -107,6 +107,23 @@ def test_the_gate_asks_the_rival_of_the_problem(moeopt: Cli, tmp_path: Path) -> 
         assert run.code == 5 and f"worse than {said}: {second.name} has objective" in run.err, name
 
 
+@pytest.mark.parametrize("name", ["routing", "microbatch", "mesh"])
+def test_an_instance_comes_by_a_pipe(moeopt: Cli, name: str) -> None:
+    path, methods, _ = CASES[name]
+    run = moeopt("compare", "-", "--methods", methods, "--json", stdin=path.read_text())
+    assert run.code == 0 and run.document["problem"] == name
+
+
+def test_a_running_plan_is_what_the_gate_asks_first(moeopt: Cli, plan: Path, tmp_path: Path) -> None:
+    """A placement that is better than eplb, and worse than what runs, is no better."""
+    tiny, words = plan.with_name("tiny.csv"), ("--gpus", 3, "--slots", 6)
+    poor = tmp_path / "poor.json"
+    assert moeopt("place", tiny, *words, "--method", "contiguous", "-o", poor).code == 0
+    run = moeopt("compare", tiny, *words, "--methods", "lpt", "--current", plan, "--plans", poor, "--fail-if-worse")
+    assert run.code == 5 and "worse than running plan: poor.json has objective" in run.err
+    assert moeopt("compare", tiny, *words, "--methods", "lpt", "--current", plan, "--fail-if-worse").code == 0
+
+
 def test_several_instances_of_any_problem_make_one_page(moeopt: Cli, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     paths = [CASES[name][0] for name in ("routing", "microbatch")]
