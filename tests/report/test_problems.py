@@ -93,7 +93,9 @@ def _is_sound(block: Block) -> None:
 
 def test_the_loads_drawn_are_those_of_the_referee(header: Header) -> None:
     block = tiny("routing", "pair")
-    page = words_of(Page(render_html([block], header)))
+    text = render_html([block], header)
+    assert text == render_html([block], header)
+    page = words_of(Page(text))
     tops = {row.method: max(evaluate(block.instance, row.result.plan).gpu_cost[0])
             for row in block.comparison.rows if row.result is not None}  # fmt: skip
     assert tops["newton"] == 7.5 and tops["even"] == 8.5

@@ -44,16 +44,23 @@ def loads_plot(instance: RoutingInstance, rows: Sequence[RowFigures], prefix: st
         axes = figure.subplots()
         axes.grid(axis="y", color=FAINT, linewidth=0.4)
         axes.axvspan(-0.5, inside.sum() - 0.5, color=CUT, linewidth=0, zorder=0, label="GPUs of the certificate")
-        axes.bar(across, costs[0][order], width=0.8, color=BARS, zorder=2, label=f"{label(best.method)} (best)")
+        name, few = f"{label(best.method)} (best)", instance.num_gpus <= FEW_GPUS
+        if few:
+            axes.bar(across, costs[0][order], width=0.8, color=BARS, zorder=2, label=name)
+        else:  # one shape, where bars would be as many as the GPUs
+            axes.fill_between(across, costs[0][order], step="mid", color=BARS, linewidth=0, zorder=2, label=name)
         for index, (names, cost) in enumerate(alike, start=1):
-            colour, _, marker = LOOKS[index]
-            look: dict[str, Any] = {"color": colour, "markersize": 4.4, "markerfacecolor": "white"}
-            axes.plot(across, cost[order], marker, linestyle="", label=label(names, 40), zorder=3 + index, **look)
+            colour, line, marker = LOOKS[index]
+            look: dict[str, Any] = {"color": colour, "zorder": 3 + index, "label": label(names, 40)}
+            if few:
+                axes.plot(across, cost[order], marker, markersize=4.4, markerfacecolor="white", **look)
+            else:
+                axes.step(across, cost[order], where="mid", linestyle=line, linewidth=1.1, **look)
         axes.axhline(bound, color=INK, linewidth=0.9, dashes=(6, 3), zorder=3, label="bound of the busiest")
         axes.set_xlim(-0.6, instance.num_gpus - 0.4)
         axes.set_ylim(0, 1.06 * max(float(cost.max()) for cost in costs) or 1.0)
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
-        if instance.num_gpus <= FEW_GPUS:
+        if few:
             axes.set_xticks(across, [str(gpu) for gpu in order])
             axes.tick_params(axis="x", labelsize=8 if instance.num_gpus <= 32 else 6.5)
         else:

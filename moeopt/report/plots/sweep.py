@@ -32,8 +32,8 @@ def sweep_plot(instance: MicrobatchInstance, solution: Mapping[str, Any], prefix
         figure = new_figure(3.4)
         axes = figure.subplots()
         axes.grid(color=FAINT, linewidth=0.4)
-        _series(axes, rows, "batch" if over_batch else "m", by_time, UNITS[unit])
-        _marks(axes, rows, solution, "batch" if over_batch else "m", by_time, UNITS[unit])
+        drawn = _series(axes, rows, "batch" if over_batch else "m", by_time, UNITS[unit])
+        _marks(axes, drawn, solution, "batch" if over_batch else "m", by_time, UNITS[unit])
         what = plural(noun(instance), 2)
         axes.set_xlabel("tokens of a step" if over_batch else f"{plural(part(instance), 2)} of a step, m")
         axes.set_ylabel(f"time of a step, {SHOWN.get(unit, unit)}" if by_time else f"{what} a second")
@@ -46,7 +46,9 @@ def sweep_plot(instance: MicrobatchInstance, solution: Mapping[str, Any], prefix
     title = f"{goal} over {'the batch' if over_batch else 'm'}"
     better = "Lower" if by_time else "Higher"
     caption = f"{better} is better; ringed: the plan; small marks: what no order of service gets beyond."
-    if any(row["why_not"] for row in rows):
+    if len(drawn) < len(rows):
+        caption += f" Drawn: {len(drawn):,} of {len(rows):,} candidates, those of the best m."
+    if any(row["why_not"] for row in drawn):
         caption += " Hollow: does not keep a limit."
     best = f"m = {solution['m']}, {solution['batch']:,} {noun(instance) if solution['batch'] == 1 else what}"
     return Plot(title, svg, f"{title}: {len(rows)} candidates; the plan has {best}.", caption)
@@ -56,22 +58,30 @@ def _value(row: Mapping[str, Any], by_time: bool, size: float) -> float:
     return float(row["time_s"] / size if by_time else row["throughput"])
 
 
-def _series(axes: Axes, rows: Rows, across: str, by_time: bool, size: float) -> None:
-    """A line for each m, the best first; over m there is one."""
+def thinned(points: Rows, most: int = 200) -> int:
+    """Every which of many points has a mark, so that a page stays small."""
+    return max(1, len(points) // most)
+
+
+def _series(axes: Axes, rows: Rows, across: str, by_time: bool, size: float) -> Rows:
+    """A line for each m, those with the best values if there are many; over m there is one. What is drawn."""
     groups: dict[Any, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(row["m"] if across == "batch" else None, []).append(row)
     sign = 1 if by_time else -1
     ranked = sorted(groups, key=lambda key: min(sign * _value(row, by_time, size) for row in groups[key]))
-    for key in sorted(ranked[: len(LOOKS)], key=lambda key: key or 0):
+    shown = sorted(ranked[: len(LOOKS)], key=lambda key: key or 0)
+    for key in shown:
         points = sorted(groups[key], key=lambda row: row[across])
         colour, line, marker = LOOKS[ranked.index(key)]
         values = [_value(row, by_time, size) for row in points]
         name = "candidates" if key is None else f"m = {key}"
         axes.plot(
             [row[across] for row in points], values, color=colour, linestyle=line, linewidth=1.1, zorder=2, label=name,
-            marker=marker, markersize=4 if len(points) <= 24 else 2.5,
+            marker=marker, markersize=4 if len(points) <= 24 else 2.5, markevery=thinned(points, 24),
         )  # fmt: skip
+
+    return [row for key in shown for row in groups[key]]
 
 
 def _marks(axes: Axes, rows: Rows, solution: Mapping[str, Any], across: str, by_time: bool, size: float) -> None:
@@ -81,17 +91,24 @@ def _marks(axes: Axes, rows: Rows, solution: Mapping[str, Any], across: str, by_
         seconds = [row["lower_bound_s"] for row in bounds]
         values = [one / size if by_time else row["batch"] / one for row, one in zip(bounds, seconds, strict=True)]
         where = [row[across] for row in bounds]
-        axes.plot(where, values, "_", color=INK, markersize=9, markeredgewidth=0.9, zorder=1, label="bound of each")
+        look: dict[str, Any] = {
+            "color": INK,
+            "markersize": 9,
+            "markeredgewidth": 0.9,
+            "zorder": 1,
+            "label": "bound of each",
+        }
+        axes.plot(where, values, "_", markevery=thinned(bounds), **look)
     for why in dict.fromkeys(row["why_not"] for row in rows if row["why_not"]):
         bad = [row for row in rows if row["why_not"] == why]
         axes.plot(
             [row[across] for row in bad], [_value(row, by_time, size) for row in bad], "o" if why == "tbt" else "s",
             linestyle="", markerfacecolor="white", markeredgecolor="#62707d", markersize=4.6, zorder=3,
-            label=WHY_NOT.get(why, why),
+            label=WHY_NOT.get(why, why), markevery=thinned(bad),
         )  # fmt: skip
     plan = (solution[across], _value(solution, by_time, size))
-    look: dict[str, Any] = {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 1.5}
-    axes.plot(*plan, "o", linestyle="", zorder=4, label="the plan", **look)
+    ring: dict[str, Any] = {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 1.5}
+    axes.plot(*plan, "o", linestyle="", zorder=4, label="the plan", **ring)
 
 
 def _ticks(axes: Axes, values: Sequence[int]) -> None:
