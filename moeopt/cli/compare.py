@@ -86,9 +86,9 @@ def compare(
     document its own problem.
 
     Gaps are measured against the best bound that any of them proved. With -o the report is HTML, Markdown, LaTeX, CSV
-    or JSON, as the ending says. --fail-if-worse looks at the plans, and without plans at the best method: neither may
-    be worse than what runs (--current), nor, where nothing runs, than eplb, even parts, loads alone (load_only), first
-    come first served (simulate) or the recipe, as the problem is.
+    or JSON, as the ending says, or several of them (-o a.html,a.md). --fail-if-worse looks at the plans, and without
+    plans at the best method: neither may be worse than what runs (--current), nor, where nothing runs, than eplb, even
+    parts, loads alone (load_only), first come first served (simulate) or the recipe, as the problem is.
 
     Several INPUTs are windows that one plan is made for; with --apart each is a comparison of its own, of any problem.
     With --fit and --score instead of INPUT, plans are made for the first and scored on the others too. With --current

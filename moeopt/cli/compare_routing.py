@@ -66,6 +66,8 @@ class RoutingRoom(Room):
 
 
 OF_NODES = ("local_first", "sglang_static_node")
+LEAST_EXPERTS = 8
+"""Fewer could be the counts of a toy."""
 
 
 def is_routing(asked: Asked) -> bool:
@@ -83,4 +85,22 @@ def is_routing(asked: Asked) -> bool:
     if len(asked.inputs) == 1:
         return False
     with file_of(path) as file:
-        return schema_of(path).startswith((PLACEMENT, COLLOCATED)) or what_is(file) in MAPS
+        known = schema_of(path).startswith((PLACEMENT, COLLOCATED)) or what_is(file) in MAPS
+    return known or _is_table_of_slots(path)
+
+
+def _is_table_of_slots(path: str) -> bool:
+    """Whether a table without a name has every expert in every row: no loads look like that."""
+    import numpy as np
+
+    from moeopt.cli.verify_map import map_of
+
+    try:
+        found = map_of(path)
+    except InstanceError:  # a recording, or broken: whoever reads it says so
+        return False
+    if found is None or found[0] is None:
+        return False
+    slots = found[0].slot_expert
+    experts = int(slots.max(initial=-1)) + 1
+    return experts >= LEAST_EXPERTS and all(len(np.unique(row[row >= 0])) == experts for row in slots)

@@ -15,7 +15,7 @@ from moeopt.cli.verb import COMMAND
 
 
 def run(parts: Sequence[tuple[Room, Asked]], output: Output, say: Say) -> int:
-    """Compare, show, and write what was asked for; what is wrong with the file of the report is said before the work.
+    """Compare, show, and write what was asked for.
 
     Ctrl-C ends it after the comparison being made; what is left out is said.
     """
@@ -50,7 +50,7 @@ def run(parts: Sequence[tuple[Room, Asked]], output: Output, say: Say) -> int:
 
 
 def check_output(output: Output) -> None:
-    """Refuse reports that could not be written later."""
+    """Refuse, before the work, reports that could not be written after it."""
     from moeopt.errors import Violations
     from moeopt.report import FORMATS
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from moeopt.report import FORMATS
@@ -36,7 +37,9 @@ def test_tables_json_and_reports_have_the_same_rows(moeopt: Cli, tmp_path: Path,
     (block,) = document["blocks"]
     assert document["problem"] == block["problem"] == name and block["best"] in methods
     written = json.loads(files[-1].read_text())["blocks"][0]
-    kept = [(row["method"], row["objective"]) for row in csv.DictReader((tmp_path / "report.csv").read_text().splitlines())]
+    kept = [
+        (row["method"], row["objective"]) for row in csv.DictReader((tmp_path / "report.csv").read_text().splitlines())
+    ]
     assert [row["method"] for row in block["rows"]] == [row["method"] for row in written["rows"]] == methods.split(",")
     assert [(row["method"], str(row["objective"])) for row in block["rows"]] == kept
     assert all(f"compared: {written['instance']['name']}" in file.read_text() for file in files[:1])
@@ -79,6 +82,21 @@ def test_a_plan_and_loads_are_compared_as_route_takes_them(moeopt: Cli, plan: Pa
     run = moeopt("compare", plan, loads, "--methods", "newton", "--plans", shares)
     assert run.code == 0 and "routing.json" in run.out
     assert "is no routing" in moeopt("compare", plan, loads, "--plans", plan).err
+
+
+def test_a_bare_table_of_slots_and_loads_are_a_routing_and_tables_of_loads_are_not(moeopt: Cli, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    slots = np.stack([np.concatenate([rng.permutation(12), rng.integers(12, size=4)]) for _ in range(2)])
+    loads, other = rng.integers(0, 50, (2, 12)), rng.integers(0, 50, (2, 12))
+    for name, table in (("map", slots), ("loads", loads), ("other", other)):
+        np.save(tmp_path / f"{name}.npy", table)
+    files = [tmp_path / f"{name}.npy" for name in ("map", "loads", "other")]
+    routed = moeopt("compare", files[0], files[1], "--gpus", 4, "--methods", "even,newton", "--json")
+    assert routed.code == 0 and routed.document["problem"] == "routing"
+    best = moeopt("route", files[0], files[1], "--gpus", 4, "--json").document["objective"]
+    assert routed.document["blocks"][0]["lower_bound"] == best
+    windows = moeopt("compare", files[1], files[2], "--gpus", 4, "--slots", 16, "--methods", "lpt", "--json")
+    assert windows.code == 0 and windows.document["problem"] == "placement"
 
 
 def test_the_gate_asks_the_rival_of_the_problem(moeopt: Cli, tmp_path: Path) -> None:
