@@ -32,10 +32,14 @@ class Block:
     comparison: Comparison
 
     def __post_init__(self) -> None:
-        check = Violations()
-        if self.comparison.problem not in PROBLEMS:
+        check, room = Violations(), PROBLEMS.get(self.comparison.problem)
+        if room is None:
             rule = "is a problem this report has no tables for"
             fix = f"Give a comparison of {' or '.join(PROBLEMS)}"
+            check.add("comparison.problem", repr(self.comparison.problem), rule=rule, fix=fix)
+        elif not any(kind.__module__.startswith(f"{room}.") for kind in type(self.instance).__mro__):
+            rule = f"is not the problem of the instance, a {type(self.instance).__name__}"
+            fix = "Give the instance that was compared"
             check.add("comparison.problem", repr(self.comparison.problem), rule=rule, fix=fix)
         digest = self.comparison.instance.get("sha256", self.instance.sha256)  # absent where no method answered
         if digest != self.instance.sha256:
