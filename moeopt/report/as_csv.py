@@ -10,8 +10,8 @@ from moeopt.report.block import Block, Header
 from moeopt.report.head import all_versions
 from moeopt.report.sheet import sheets_of
 
-MADE = ("seed", "command", "versions")
-"""Columns of the whole report, behind those of a problem; an empty cell means there is no such number."""
+MADE = ("problem", "seed", "command", "versions")
+"""Columns of the whole report, behind those of its problems; an empty cell means there is no such number."""
 
 
 def render_csv(blocks: Sequence[Block], header: Header) -> str:
@@ -20,9 +20,10 @@ def render_csv(blocks: Sequence[Block], header: Header) -> str:
     versions = "; ".join(f"{name} {version}" for name, version in all_versions(sheets, header).items())
     made = {"seed": header.seed, "command": header.command, "versions": versions}
     buffer = StringIO()
-    writer = csv.DictWriter(buffer, [*sheets[0].columns, *MADE], lineterminator="\n")
+    columns = dict.fromkeys(name for sheet in sheets for name in sheet.columns)
+    writer = csv.DictWriter(buffer, [*columns, *MADE], lineterminator="\n")
     writer.writeheader()
-    for sheet in sheets:
+    for block, sheet in zip(blocks, sheets, strict=True):
         for record in sheet.records:
-            writer.writerow({**record, **made})
+            writer.writerow({**record, "problem": block.comparison.problem, **made})
     return buffer.getvalue()
