@@ -17,12 +17,16 @@ Ints = NDArray[np.int64]
 
 def id_order(instance: CollocationInstance, context: Context) -> Outcome[Collocation]:
     """Experts in order, slot after slot, spare slots from expert 0 on: what engines load before anything is planned."""
+    return Outcome(Collocation.of(np.tile(in_order(instance), (instance.num_layers, 1))))
+
+
+def in_order(instance: CollocationInstance) -> Ints:
+    """(S,) experts in slots, the same in every layer."""
     order = np.arange(instance.num_slots)
     row = np.where(
         order < instance.num_experts, order, order % instance.num_experts if instance.fill == "all" else EMPTY
     )
-    held = without_doubles(instance, row)
-    return Outcome(Collocation.of(np.tile(held, (instance.num_layers, 1))))
+    return without_doubles(instance, row)
 
 
 def load_only(instance: CollocationInstance, context: Context) -> Outcome[Collocation]:
