@@ -78,8 +78,8 @@ def generate_history(
         An argument is out of range; all of them in one message.
 
     >>> table = generate_history("walk", windows=3, layers=1, experts=4, top_k=2, tokens=100, drift=0.5)
-    >>> table.windows.tolist(), table.loads.sum()
-    ([[[55, 49, 62, 34]], [[49, 45, 57, 49]], [[38, 26, 79, 57]]], 600)
+    >>> table.windows.tolist()
+    [[[47, 3, 61, 89]], [[44, 6, 50, 100]], [[41, 8, 52, 99]]]
     """
     check = Violations()
     if kind not in _KINDS:

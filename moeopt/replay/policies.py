@@ -1,0 +1,153 @@
+"""A policy: its name, its budget, and the plan it makes from what it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from moeopt.errors import InstanceError, NotApplicable, Violation, Violations
+from moeopt.limits import Limits
+from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.plan import Placement
+from moeopt.placement.problem import PROBLEM
+from moeopt.result import Result
+
+KEEP = "keep"
+SUM = "sum"
+COMBINES = (SUM, "worst", "mean", "cvar")
+NO_BUDGET = "none"
+FIX = "Write 64, 10% or none"
+
+Budget = int | Fraction | None
+"""Moves, a part of all slots, or no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A method with a budget of its own.
+
+    Parameters
+    ----------
+    name
+        As it was given, such as ``search@5%``.
+    method
+        `KEEP`, or a method of placement.
+    max_moves, max_moves_per_layer
+        Moves allowed at a re-plan.
+    """
+
+    name: str
+    method: str
+    max_moves: int | None
+    max_moves_per_layer: int | None
+
+
+def budget(value: object, field: str = "max_moves", check: Violations | None = None) -> Budget:
+    """A budget as it is given: whole moves, ``"10%"`` of all slots, ``"none"`` or ``None``.
+
+    >>> budget("10%"), budget("64"), budget(64), budget("none")
+    (Fraction(1, 10), 64, 64, None)
+    """
+    mine = Violations() if check is None else check
+    if value is None or value == NO_BUDGET:
+        return None
+    text = str(value).strip()
+    digits = text.removesuffix("%").strip()
+    try:
+        number = Fraction(digits)
+    except (ValueError, ZeroDivisionError):
+        number = Fraction(-1)
+    wrong = isinstance(value, bool) or "/" in digits or number < 0
+    if wrong or (not text.endswith("%") and number.denominator != 1) or (text.endswith("%") and number > 100):
+        mine.add(field, value, rule="must be whole moves >= 0, or a per cent of all slots", fix=FIX)
+        if check is None:
+            mine.raise_if_any()
+        return None
+    return number / 100 if text.endswith("%") else int(number)
+
+
+def moves_of(given: Budget, history: PlacementInstance) -> int | None:
+    """The moves of a budget; of a part, rounded down."""
+    if isinstance(given, Fraction):
+        return int(given * history.num_slots * history.num_layers)
+    return given
+
+
+def policies(names: Any, history: PlacementInstance, max_moves: object, per_layer: int | None) -> tuple[Policy, ...]:
+    """Policies by name, each once; what cannot be understood is said before any work.
+
+    Raises
+    ------
+    InstanceError
+        No name, an unknown method, a budget that is none.
+    """
+    check = Violations()
+    if isinstance(names, str) or not names:
+        rule = "must be a list of names of policies"
+        raise InstanceError([Violation("policies", "", repr(names)[:80], rule, "Write ['keep', 'eplb', 'search']")])
+    found = []
+    common = budget(max_moves, check=check)
+    for name in dict.fromkeys(names):
+        method, at, own = str(name).rpartition("@")
+        method = method if at else own
+        if method != KEEP:
+            with check.within():
+                PROBLEM.method(method)
+        elif at:
+            check.add("policies", name, rule="keeps every plan: it has no budget", fix=f"Write {KEEP}")
+        given = budget(own, "policies", check) if at else common
+        found.append(Policy(str(name), method, moves_of(given, history), per_layer))
+    check.raise_if_any()
+    return tuple(found)
+
+
+def seen(
+    history: PlacementInstance, windows: range, combine: str = SUM, current: Placement | None = None
+) -> PlacementInstance:
+    """What a policy is shown: the windows that are over, and the running plan; nothing that comes later."""
+    assert history.window_loads is not None
+    table = np.ascontiguousarray(history.window_loads[windows.start : windows.stop])
+    loads = np.ascontiguousarray(table.sum(axis=0))
+    steps = history.window_steps[windows.start : windows.stop]
+    for array in (table, loads):
+        array.flags.writeable = False
+    apart = combine != SUM and len(windows) > 1
+    fields: dict[str, Any] = {
+        "loads": loads,
+        "window_loads": table if apart else None,
+        "steps": sum(steps),
+        "window_steps": steps if apart else (sum(steps),),
+        "combine": combine if apart else "worst",
+        "name": f"{history.name or 'history'}, windows {windows.start}-{windows.stop - 1}",
+        "current": None if current is None else current.slot_expert,
+        "current_gpu": None if current is None else tuple(history.gpu_of_slot.tolist()),
+    }
+    return history.changed(**fields)
+
+
+def make_plan(policy: Policy, shown: PlacementInstance, limits: Limits, seed: int) -> tuple[Result, bool]:
+    """The policy's answer, and whether it was asked to hold the budget.
+
+    A method that knows no budgets is asked without one; the caller says so.
+    """
+    method = PROBLEM.method(policy.method)
+    limited = shown.changed(max_moves=policy.max_moves, max_moves_per_layer=policy.max_moves_per_layer)
+    held = True
+    if "moves" in limited.extras and method.applies(limited) is not None:
+        free = shown.changed(move_cost=0.0)
+        if method.applies(free) is None:
+            limited, held = free, False
+    reason = method.applies(limited)
+    if reason is not None:
+        raise NotApplicable(f"{policy.method} does not apply: {reason}")
+    return PROBLEM.solve(limited, method=policy.method, limits=limits, seed=seed), held
+
+
+def first_plan(
+    history: PlacementInstance, method: str, shown: range, combine: str, limits: Limits, seed: int
+) -> Result:
+    """The first placement, from the first windows; nothing runs yet, and no move has a price."""
+    return PROBLEM.solve(seen(history, shown, combine).changed(move_cost=0.0), method=method, limits=limits, seed=seed)
