@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from moeopt.errors import InstanceError, NotApplicable, Violation, Violations
 from moeopt.limits import Limits
 from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.move_budget import budget, moves_of
 from moeopt.placement.plan import Placement
 from moeopt.placement.problem import PROBLEM
 from moeopt.result import Result
@@ -18,11 +18,6 @@ from moeopt.result import Result
 KEEP = "keep"
 SUM = "sum"
 COMBINES = (SUM, "worst", "mean", "cvar")
-NO_BUDGET = "none"
-FIX = "Write 64, 10% or none"
-
-Budget = int | Fraction | None
-"""Moves, a part of all slots, or no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,37 +38,6 @@ class Policy:
     method: str
     max_moves: int | None
     max_moves_per_layer: int | None
-
-
-def budget(value: object, field: str = "max_moves", check: Violations | None = None) -> Budget:
-    """A budget as it is given: whole moves, ``"10%"`` of all slots, ``"none"`` or ``None``.
-
-    >>> budget("10%"), budget("64"), budget(64), budget("none")
-    (Fraction(1, 10), 64, 64, None)
-    """
-    mine = Violations() if check is None else check
-    if value is None or value == NO_BUDGET:
-        return None
-    text = str(value).strip()
-    digits = text.removesuffix("%").strip()
-    try:
-        number = Fraction(digits)
-    except (ValueError, ZeroDivisionError):
-        number = Fraction(-1)
-    wrong = isinstance(value, bool) or "/" in digits or number < 0
-    if wrong or (not text.endswith("%") and number.denominator != 1) or (text.endswith("%") and number > 100):
-        mine.add(field, value, rule="must be whole moves >= 0, or a per cent of all slots", fix=FIX)
-        if check is None:
-            mine.raise_if_any()
-        return None
-    return number / 100 if text.endswith("%") else int(number)
-
-
-def moves_of(given: Budget, history: PlacementInstance) -> int | None:
-    """The moves of a budget; of a part, rounded down."""
-    if isinstance(given, Fraction):
-        return int(given * history.num_slots * history.num_layers)
-    return given
 
 
 def policies(names: Any, history: PlacementInstance, max_moves: object, per_layer: int | None) -> tuple[Policy, ...]:

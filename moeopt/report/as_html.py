@@ -13,7 +13,7 @@ from moeopt.report.page import STYLE
 from moeopt.report.sheet import Sheet, sheets_of
 
 
-def render_html(blocks: Sequence[Block], header: Header) -> str:
+def render_html(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole page."""
     sheets = sheets_of(blocks)
     name = escape(title(sheets))

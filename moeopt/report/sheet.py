@@ -90,14 +90,21 @@ class Sheet:
     common: Mapping[str, Any] = field(default_factory=dict)
 
 
-def sheets_of(blocks: Sequence[Block]) -> list[Sheet]:
-    """The sheets of a report, which is of one problem.
+def sheets_of(parts: Sequence[Block | Sheet]) -> list[Sheet]:
+    """The sheets of a report, which is of one problem; what is a sheet already stays as it is.
 
     Raises
     ------
     InstanceError
         Blocks of several problems.
     """
+    ready = [part for part in parts if isinstance(part, Sheet)]
+    blocks = [part for part in parts if not isinstance(part, Sheet)]
+    if ready and blocks:
+        rule = "are several problems, and a report is of one"
+        raise InstanceError([Violation("blocks", "", "sheets and blocks", rule, "Write a report of each")])
+    if ready:
+        return ready
     problems = list(dict.fromkeys(block.comparison.problem for block in blocks))
     if len(problems) > 1:
         rule = "are several problems, and a report is of one"

@@ -62,7 +62,9 @@ def write_loads(path: str | Path, table: LoadTable, force: bool = False) -> tupl
         rule = f"holds one window, and these are {len(table.windows)}"
         check.add("output", ending, rule=rule, fix=f"Use one of {', '.join(WITH_WINDOWS)}")
     with check.within():
-        content = Content(table.loads if table.windows is None else table.windows, table.layers, table.steps, table.names)
+        content = Content(
+            table.loads if table.windows is None else table.windows, table.layers, table.steps, table.names
+        )
         table = assemble(content, Violations(str(path)))
     check.raise_if_any()
     lost: list[str] = []
