@@ -13,7 +13,7 @@ from moeopt.errors import MoeoptError
 from moeopt.limits import Deadline, Limits
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
-from moeopt.placement.problem import PROBLEM
+from moeopt.placement.public import PROBLEM
 from moeopt.placement.replanning.decide import decide
 from moeopt.placement.replanning.report import running_plan
 from moeopt.registry import Progress

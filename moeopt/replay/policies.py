@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from moeopt.errors import InstanceError, NotApplicable, Violation, Violations
+from moeopt.errors import NotApplicable, Violations
 from moeopt.limits import Limits
+from moeopt.placement import checks
 from moeopt.placement.instance import PlacementInstance
-from moeopt.placement.move_budget import budget, moves_of
+from moeopt.placement.move_budget import Budget, budget, moves_of
 from moeopt.placement.plan import Placement
-from moeopt.placement.problem import PROBLEM
+from moeopt.placement.public import PROBLEM
 from moeopt.result import Result
 
 KEEP = "keep"
@@ -40,6 +41,30 @@ class Policy:
     max_moves_per_layer: int | None
 
 
+def check_names(names: Any, max_moves: object, check: Violations) -> list[tuple[str, str, Budget]]:
+    """Name, method and budget of each policy; notes what cannot be understood.
+
+    >>> check_names(["keep", "eplb@5%"], 64, Violations())
+    [('keep', 'keep', 64), ('eplb@5%', 'eplb', Fraction(1, 20))]
+    """
+    common = budget(max_moves, check=check)
+    if isinstance(names, str) or not names:
+        rule = "must be a list of names of policies"
+        check.add("policies", repr(names)[:80], rule=rule, fix="Write ['keep', 'eplb', 'search']")
+        return []
+    found = []
+    for name in dict.fromkeys(names):
+        method, at, own = str(name).rpartition("@")
+        method = method if at else own
+        if method != KEEP:
+            with check.within():
+                PROBLEM.method(method)
+        elif at:
+            check.add("policies", name, rule="keeps every plan: it has no budget", fix=f"Write {KEEP}")
+        found.append((str(name), method, budget(own, "policies", check) if at else common))
+    return found
+
+
 def policies(names: Any, history: PlacementInstance, max_moves: object, per_layer: int | None) -> tuple[Policy, ...]:
     """Policies by name, each once; what cannot be understood is said before any work.
 
@@ -49,23 +74,11 @@ def policies(names: Any, history: PlacementInstance, max_moves: object, per_laye
         No name, an unknown method, a budget that is none.
     """
     check = Violations()
-    if isinstance(names, str) or not names:
-        rule = "must be a list of names of policies"
-        raise InstanceError([Violation("policies", "", repr(names)[:80], rule, "Write ['keep', 'eplb', 'search']")])
-    found = []
-    common = budget(max_moves, check=check)
-    for name in dict.fromkeys(names):
-        method, at, own = str(name).rpartition("@")
-        method = method if at else own
-        if method != KEEP:
-            with check.within():
-                PROBLEM.method(method)
-        elif at:
-            check.add("policies", name, rule="keeps every plan: it has no budget", fix=f"Write {KEEP}")
-        given = budget(own, "policies", check) if at else common
-        found.append(Policy(str(name), method, moves_of(given, history), per_layer))
+    if per_layer is not None:
+        checks.whole("max_moves_per_layer", per_layer, 0, check)
+    found = check_names(names, max_moves, check)
     check.raise_if_any()
-    return tuple(found)
+    return tuple(Policy(name, method, moves_of(given, history), per_layer) for name, method, given in found)
 
 
 def seen(

@@ -8,7 +8,7 @@ from moeopt.errors import InstanceError, Violation, Violations
 from moeopt.limits import Limits
 from moeopt.placement import verify
 from moeopt.placement.instance import PlacementInstance
-from moeopt.placement.problem import PROBLEM
+from moeopt.placement.public import PROBLEM
 from moeopt.placement.replanning.report import running_plan
 from moeopt.registry import Progress
 from moeopt.replay.answer import Replay
@@ -36,6 +36,7 @@ def replay(
     prices: Prices | None = None,
     if_it_pays: bool = False,
     windows: Sequence[str] | None = None,
+    notes: Sequence[str] = (),
     limits: Limits | None = None,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
@@ -60,8 +61,8 @@ def replay(
         Tell seconds, stall and break-even too.
     if_it_pays
         Move only where `decide` says so, from what was seen.
-    windows
-        Names of the windows.
+    windows, notes
+        Names of the windows; what was done to the loads, for the notes of the answer.
     limits, seed
         As in `solve`, for every plan; ``limits.time_s`` is for all together. Where time or an interrupt ends it, the
         periods played so far stay.
@@ -118,7 +119,7 @@ def replay(
         if_it_pays,
         run.stop,
         seed,
-        (*history.notes, *dict.fromkeys(run.notes)),
+        tuple(dict.fromkeys((*notes, *history.notes, *run.notes))),
         versions("numpy"),
         run.deadline.elapsed_s(),
         run.conflicts,

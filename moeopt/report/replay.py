@@ -30,7 +30,7 @@ def sheet(replay: Replay) -> Sheet:
     columns = _columns(replay)
     judged = [row for row in replay.rows if row.scores]
     highest = words.ratio(max((score.imbalance_mean for row in judged for score in row.scores), default=1.0))
-    said = f"Imbalance of each window in turn, mean over layers, from {words.ratio(1.0)} ({{low}}) to {highest} ({{high}}):"
+    said = f"Imbalance of each window in turn, from {words.ratio(1.0)} ({{low}}) to {highest} ({{high}}):"
     return Sheet(
         topic="Policies of re-planning",
         name=replay.history.name or f"history {replay.history.sha256[:8]}",

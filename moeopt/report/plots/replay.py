@@ -36,8 +36,8 @@ def replay_plot(replay: Replay, prefix: str) -> Plot:
     means = [row for row in replay.rows if row.figures is not None]
     named = "; ".join(f"{row.policy} {words.ratio(row.figures.imbalance_mean)}" for row in means if row.figures)
     caption = (
-        "Above, the mean over layers in each window, under a plan that was made before it; lower is better, and no plan "
-        "is below the dashed bound. Below, the slots that each re-plan fills anew. Fine lines are the times of re-plans."
+        "Above, the mean over layers in each window, under a plan that was made before it; lower is better, and no "
+        "plan is below the dashed bound. Below, the slots that each re-plan fills anew. Fine lines: times of re-plans."
     )
     if len(_drawn(replay)) < len(replay.rows):
         caption += f" The first {SHOWN} policies with scores are drawn."
@@ -124,7 +124,8 @@ def _moves(axes: Any, replay: Replay, rows: list[Row]) -> None:
 
 def _looks(rows: list[Row]) -> list[tuple[Any, Any, str]]:
     """`keep` is grey, the others take their looks in turn."""
-    found, turn = [], 0
+    found: list[tuple[Any, Any, str]] = []
+    turn = 0
     for row in rows:
         if row.method == KEEP:
             found.append(("#767c84", (0, (1, 1)), "x"))
