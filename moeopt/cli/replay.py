@@ -92,6 +92,7 @@ def replay(
             if_it_pays=playing.if_it_pays,
             windows=windows,
             notes=kept,
+            prepared={} if playing.slices is None else {"slices": playing.slices},
             limits=until,
             seed=solving.seed,
             on_progress=listener,

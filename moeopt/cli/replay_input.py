@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
     from moeopt.workload import LoadTable
 
+WHAT = {"plan": "a plan", "instance": "an instance document"}
+
 
 def in_time(patterns: Sequence[str], say: Say) -> list[str]:
     """Files in the order given; those of a quoted pattern by the numbers in their names."""
@@ -64,21 +66,11 @@ def read_history(
         Fewer than two windows, a plan among the files, loads that are refused; or seconds are asked for and nothing
         says how many forward passes a window has.
     """
-    from moeopt.workload import sliced
-
     paths = sources(in_time(patterns, say), say)
-    found: list[Any] = []
-    for path in paths:
-        what, content = read_any(path, shape.layers, experts_of(shape))
-        if what == "instance" and len(paths) == 1:
-            return _of_document(content, path, shape, slices)
-        if what != "loads":
-            rule = f"is {'a plan' if what == 'plan' else 'an instance document'}, not loads"
-            raise InstanceError([Violation("history", "", path, rule, "Give the loads of every window")])
-        found.append(content)
-    tables: list[Any] = all_guarded(paths, found, shape, say)
-    if slices is not None:
-        tables = [sliced(table, slices, seed=seed + place) for place, table in enumerate(tables)]
+    found = [read_any(path, shape.layers, experts_of(shape)) for path in paths]
+    if len(found) == 1 and found[0][0] == "instance":
+        return _of_document(found[0][1], paths[0], shape, slices)
+    tables = tables_of(paths, found, slices, seed, shape, say)
     names = [name for path, table in zip(paths, tables, strict=True) for name in _names(path, table, len(paths) > 1)]
     table = tables[0] if len(paths) == 1 else joined(paths, say, shape.steps, read=tables)
     if table.windows is None:
@@ -91,6 +83,33 @@ def read_history(
     label = name_of(paths[0]) if len(paths) == 1 else name_of_windows(paths).rpartition(",")[0]
     instance = from_loads(table, ", ".join(paths), shape, say, label)
     return instance, names
+
+
+def tables_of(
+    paths: Sequence[str],
+    found: Sequence[tuple[str, Any]],
+    slices: int | None,
+    seed: int,
+    shape: Shape | None = None,
+    say: Say | None = None,
+) -> list[LoadTable]:
+    """The tables of a history, cut into slices where that is wanted; with a shape, fit to be planned on."""
+    from moeopt.workload import sliced
+
+    wrong = [(path, what) for path, (what, _) in zip(paths, found, strict=True) if what != "loads"]
+    if wrong:
+        raise InstanceError(
+            [
+                Violation("history", "", path, f"is {WHAT[what]}, not loads", "Give the loads of every window")
+                for path, what in wrong
+            ]
+        )
+    tables: list[Any] = [table for _, table in found]
+    if shape is not None and say is not None:
+        tables = all_guarded(paths, tables, shape, say)
+    if slices is not None:
+        tables = [sliced(table, slices, seed=seed + place) for place, table in enumerate(tables)]
+    return tables
 
 
 def _of_document(

@@ -33,6 +33,8 @@ moeopt verify collocation.json trace.npz
 
 moeopt verify mesh-plan.json
 
+moeopt verify replay.json history.npz
+
 moeopt verify expert-map.json --experts 256 --slots 288 --gpus 32 --hf-config config.json"""
 
 DIGEST = "instance.sha256 says"
@@ -75,10 +77,12 @@ def verify(
     in the document agree with each other. With an LLM (--hf-config or --llm) its layers, their numbers, experts and
     top-k must be those of the plan. The map of an engine has no numbers: its ids, cover, doubles and layers are
     checked, and with loads its imbalance is computed. Plans of micro-batches and meshes have their instance within; a
-    routing is checked against the loads that it splits, a collocation against its routing trace.
+    routing is checked against the loads that it splits, a collocation against its routing trace, a replay against its
+    history.
     """
     from moeopt.cli import collocation_files as collocations
     from moeopt.cli import mesh_files as meshes
+    from moeopt.cli import replay_files as replays
     from moeopt.cli.microbatch_files import is_plan
     from moeopt.cli.route_files import RESULT_SAID, document_of, refuse_options, verify_routing
     from moeopt.documents import read_bytes, read_json
@@ -98,6 +102,10 @@ def verify(
     if mesh is not None and mesh[0] == meshes.RESULT_SAID:
         refuse_options(plan, meshes.RESULT_SAID, said)
         return meshes.verify_mesh(plan, mesh[1], loads or [], json.json, say)
+    played = replays.document_of(plan)
+    if played is not None:
+        refuse_options(plan, replays.RESULT_SAID, said)
+        return replays.verify_replay(plan, played, loads or [], json.json, say)
     with file_of(plan) as file:
         map_found = map_of(file)
         content = None if map_found is not None else read_json(read_bytes(file), plan)

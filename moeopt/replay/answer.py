@@ -75,6 +75,8 @@ class Replay:
         Whether all periods were played, and what ended the replay.
     conflicts
         Where there is no first placement: the rules in conflict.
+    prepared
+        What was done to the loads before, such as ``slices``.
     """
 
     history: PlacementInstance
@@ -97,7 +99,8 @@ class Replay:
     notes: tuple[str, ...]
     versions: dict[str, str]
     runtime_s: float
-    conflicts: tuple[dict[str, Any], ...] = field(default=())
+    conflicts: tuple[dict[str, Any], ...] = ()
+    prepared: dict[str, Any] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -129,6 +132,7 @@ class Replay:
                 "document": self.history.to_dict(with_loads=False),
             },
             "windows": [{"name": name, "selections": count, "steps": steps} for name, count, steps in rows],
+            "prepared": dict(self.prepared),
             "every": self.every,
             "lookback": self.lookback,
             "combine": self.combine,

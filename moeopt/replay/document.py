@@ -123,6 +123,7 @@ class ReplayDocument(BaseModel):
     schema_: Literal["moeopt/replay-result/1"] = Field(alias="schema")
     instance: InstanceReference
     windows: list[WindowDocument] = Field(min_length=1)
+    prepared: dict[str, Any] = Field(description="what was done to the loads before, such as slices")
     every: int = Field(ge=1)
     lookback: int = Field(ge=1)
     combine: Literal["sum", "worst", "mean", "cvar"]

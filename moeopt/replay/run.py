@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from moeopt.errors import InstanceError, Violation, Violations
 from moeopt.limits import Limits
@@ -37,6 +38,7 @@ def replay(
     if_it_pays: bool = False,
     windows: Sequence[str] | None = None,
     notes: Sequence[str] = (),
+    prepared: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
@@ -61,8 +63,8 @@ def replay(
         Tell seconds, stall and break-even too.
     if_it_pays
         Move only where `decide` says so, from what was seen.
-    windows, notes
-        Names of the windows; what was done to the loads, for the notes of the answer.
+    windows, notes, prepared
+        Names of the windows; what was done to the loads, in words and for whoever reads them again.
     limits, seed
         As in `solve`, for every plan; ``limits.time_s`` is for all together. Where time or an interrupt ends it, the
         periods played so far stay.
@@ -123,6 +125,7 @@ def replay(
         versions("numpy"),
         run.deadline.elapsed_s(),
         run.conflicts,
+        dict(prepared or {}),
     )
 
 

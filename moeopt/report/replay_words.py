@@ -74,10 +74,10 @@ def facts(replay: Replay) -> list[tuple[str, str]]:
     alone = history.windows[0]
     own = dict(words.facts(alone))
     own["SHA-256"] = history.sha256
-    seen = words.count(replay.lookback, "window")
+    seen = "window" if replay.lookback == 1 else f"{replay.lookback} windows"
     if replay.lookback > 1:
-        seen += ", added up" if replay.combine == "sum" else f", the {replay.combine} counts"
-    times = "in every window" if replay.every == 1 else f"every {replay.every} windows"
+        seen += ", added up" if replay.combine == "sum" else f", of which the {replay.combine} counts"
+    times = "before every window" if replay.every == 1 else f"every {replay.every} windows"
     played = f"{words.count(len(history.windows), 'window')}; plans are made {times} from the last {seen}"
     if replay.played:
         played += f"; windows {replay.scored.start} to {replay.scored.stop - 1} are scored"
@@ -99,6 +99,8 @@ def budget(replay: Replay) -> str:
     if replay.max_moves_per_layer is not None:
         parts.append(f"{words.count(replay.max_moves_per_layer, 'move')} in a layer")
     said = " and ".join(parts) or "none"
+    if any(row.max_moves != replay.max_moves for row in replay.rows):
+        said += ", but where a policy names its own,"
     return f"{said} at a re-plan" + (
         "; a plan is taken only where it pays by what was seen" if replay.if_it_pays else ""
     )
