@@ -14,7 +14,7 @@ from moeopt.replay.prices import Prices
 from moeopt.replay.replan import Replan, plan_dict
 from moeopt.replay.schedule import Period
 from moeopt.replay.scores import Score
-from moeopt.result import Stop
+from moeopt.result import MACHINE_NOTE, Stop
 
 SCHEMA = "moeopt/replay-result/1"
 
@@ -162,6 +162,7 @@ class Replay:
         """The document without times and versions: equal seeds and histories give equal bytes."""
         document = _timeless(self.to_dict())
         del document["versions"]
+        document["notes"] = [note for note in self.notes if not note.startswith(MACHINE_NOTE)]
         return canonical_json(document)
 
 

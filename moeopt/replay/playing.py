@@ -24,7 +24,7 @@ from moeopt.replay.prices import Clock, Prices
 from moeopt.replay.replan import Replan
 from moeopt.replay.schedule import Period
 from moeopt.replay.scores import Score, bound, score
-from moeopt.result import Result, Stop
+from moeopt.result import MACHINE_NOTE, Result, Stop
 
 
 @dataclass
@@ -95,6 +95,7 @@ class Playing:
                 self.notes.extend(result.notes)
                 return False
             self.first = result.plan
+            self._note("first placement", result)
         start_s = time.perf_counter()
         window = self.periods[0].scored.start
         reference = score(window, self.history.windows[window], self.first)
@@ -165,6 +166,7 @@ class Playing:
         limited = (policy.max_moves, policy.max_moves_per_layer) != (None, None) or shown.move_cost > 0
         if not held:
             self.notes.append(f"{policy.name} knows no budget of moves: it was run without one")
+        self._note(policy.name, result)
         solution = result.solution or {}
         made = Replan(
             period.scored.start,
@@ -185,6 +187,11 @@ class Playing:
         if made.plan is not None and _same(made.plan, state.plan):
             made = replace(made, plan=None)
         return made, ""
+
+    def _note(self, who: str, result: Result) -> None:
+        """What a solve has to say, once a policy."""
+        for note in result.notes:
+            self.notes.append(note if note.startswith(MACHINE_NOTE) else f"{who}: {note}")
 
     def _weighed(self, made: Replan, result: Result, period: Period) -> Replan:
         """The re-plan, or none where it does not pay by what was seen."""
