@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -57,6 +58,7 @@ class Playing:
     states: list[_State] = field(default_factory=list)
     stop: Stop = Stop.FINISHED
     notes: list[str] = field(default_factory=list)
+    said: dict[str, list[str]] = field(default_factory=dict)
     conflicts: tuple[dict[str, object], ...] = ()
     clock: Clock | None = None
     kept: list[Score] = field(default_factory=list)
@@ -191,7 +193,18 @@ class Playing:
     def _note(self, who: str, result: Result) -> None:
         """What a solve has to say, once a policy."""
         for note in result.notes:
-            self.notes.append(note if note.startswith(MACHINE_NOTE) else f"{who}: {note}")
+            said = note if note.startswith(MACHINE_NOTE) else f"{who}: {note}"
+            self.said.setdefault(re.sub(r"\d[\d,.]*", "0", said), []).append(said)
+
+    def all_notes(self) -> list[str]:
+        """Of notes that differ in numbers alone, the first."""
+        found = list(dict.fromkeys(self.notes))
+        for kind in self.said.values():
+            more = (
+                "" if len(kind) == 1 or kind[0].startswith(MACHINE_NOTE) else f" (the first of {len(kind)} such notes)"
+            )
+            found.append(kind[0] + more)
+        return found
 
     def _weighed(self, made: Replan, result: Result, period: Period) -> Replan:
         """The re-plan, or none where it does not pay by what was seen."""

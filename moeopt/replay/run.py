@@ -121,7 +121,7 @@ def replay(
         if_it_pays,
         run.stop,
         seed,
-        tuple(dict.fromkeys((*notes, *history.notes, *run.notes))),
+        tuple(dict.fromkeys((*notes, *history.notes, *run.all_notes()))),
         versions("numpy"),
         run.deadline.elapsed_s(),
         run.conflicts,
