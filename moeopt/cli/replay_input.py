@@ -109,6 +109,9 @@ def tables_of(
         tables = all_guarded(paths, tables, shape, say)
     if slices is not None:
         tables = [sliced(table, slices, seed=seed + place) for place, table in enumerate(tables)]
+        if say is not None:
+            each = "the file" if len(tables) == 1 else "each file"
+            say.keep(f"the selections of {each} are dealt at random into {slices} windows, by seed {seed}")
     return tables
 
 

@@ -11,21 +11,28 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from moeopt.errors import MoeoptError
+from moeopt.kernels.warmup import load_windows
+from moeopt.kernels.windows import improve_windows
 from moeopt.limits import Deadline, Limits
+from moeopt.placement.heuristics.deep import engine
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.placement.public import PROBLEM
 from moeopt.placement.replanning.decide import decide
+from moeopt.placement.replanning.method import pace
 from moeopt.placement.replanning.report import running_plan
 from moeopt.registry import Progress
 from moeopt.replay.answer import Row
 from moeopt.replay.figures import Figures, figures
-from moeopt.replay.policies import KEEP, Policy, first_plan, make_plan, seen
+from moeopt.replay.policies import KEEP, SUM, Policy, first_plan, make_plan, seen
 from moeopt.replay.prices import Clock, Prices
 from moeopt.replay.replan import Replan
 from moeopt.replay.schedule import Period
 from moeopt.replay.scores import Score, bound, score
 from moeopt.result import MACHINE_NOTE, Result, Stop
+
+SEARCHES = frozenset({"auto", "search", "exact", "replan"})
+"""Methods that run on compiled code."""
 
 
 @dataclass
@@ -87,6 +94,7 @@ class Playing:
 
     def _begin(self, method: str) -> bool:
         """The plan that all begin with."""
+        self._load(method)
         if self.history.current is not None:
             self.first = running_plan(self.history)
         else:
@@ -106,6 +114,17 @@ class Playing:
             self.clock = Clock(self.prices, self.history, reference)
         self.states = [_State(policy, self.first) for policy in self.policies]
         return True
+
+    def _load(self, first: str) -> None:
+        """Load compiled code while there is time for it: a share of the time would be too short to do it in."""
+        used = {policy.method for policy in self.policies}
+        if self.history.current is None:
+            used.add(first)
+        if self.deadline.limited and used & SEARCHES:
+            engine(self.deadline)
+            pace(self.deadline)
+            if self.combine != SUM and len(self.periods[0].seen) > 1 and improve_windows.in_time(self.deadline):
+                load_windows()
 
     def _play(self, period: Period) -> None:
         """Plan and score one period for every policy, or leave everything as it was."""

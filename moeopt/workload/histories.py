@@ -147,10 +147,7 @@ def sliced(table: LoadTable, parts: int, *, seed: int = 0) -> LoadTable:
             found[part, row] = rng.multivariate_hypergeometric(left, size, method="marginals")
             left -= found[part, row]
     found.flags.writeable = False
-    note = f"its selections dealt at random into {parts} windows, seed {seed}"
-    return LoadTable(
-        table.loads, table.layers, None, table.names, table.source, (*table.notes, note), found, table.top_k
-    )
+    return LoadTable(table.loads, table.layers, None, table.names, table.source, table.notes, found, table.top_k)
 
 
 def _number(value: object) -> bool:
