@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from moeopt.cli import (
+    bench,
     calibrate,
     check,
     collocate,
@@ -71,6 +72,7 @@ for _module in (
     check,
     generate,
     replay,
+    bench,
     calibrate,
     export,
     info,

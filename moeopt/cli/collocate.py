@@ -141,7 +141,7 @@ def _say_if_compiling(method: str, limited: bool, say: Say) -> None:
     from moeopt.kernels import connectivity
     from moeopt.kernels._jit import has_numba
 
-    kernels = (connectivity.improve, connectivity.replicate)
+    kernels = (connectivity.improve, connectivity.grow, connectivity.replicate)
     missing = has_numba() and not all(kernel.ready() or kernel.on_disk() for kernel in kernels)
     if missing and not limited and method in ("auto", "search", "exact"):
         say.note("compiling the search, once on this machine: half a minute or more; moeopt warmup does it beforehand")

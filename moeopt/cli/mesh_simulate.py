@@ -14,7 +14,7 @@ from moeopt.report.words import seconds
 
 if TYPE_CHECKING:
     from moeopt.cli.say import Say
-    from moeopt.mesh import MeshInstance
+    from moeopt.mesh import MeshInstance, SloPoint
     from moeopt.mesh.goodput.plans import PlanGoodput
     from moeopt.result import Result
 
@@ -33,8 +33,10 @@ def check_options(simulating: Simulating) -> None:
     """Refuse what has no meaning, before the work."""
     check = Violations()
     if not simulating.simulate:
+        values = {"--attainment": simulating.attainment, "--requests": simulating.requests}
         for option in given(simulating):
-            check.add(option, "given", rule="is for --simulate", fix="Give --simulate too")
+            rule = "is for --simulate and has no effect without it: other rates and times are means"
+            check.add(option, values[option], rule=rule, fix="Give --simulate too, or leave it out")
     part, asked = simulating.attainment, simulating.requests
     if part is not None and not 0 < part <= 1:
         check.add("--attainment", part, rule="must be a number above 0, at most 1", fix="Write 0.9 for nine of ten")
@@ -72,10 +74,21 @@ def simulated(
             return None
 
 
-def document(result: Result, chance: Sequence[PlanGoodput] | None) -> dict[str, Any]:
-    """The result, and the simulation where there is one."""
+def document(
+    result: Result,
+    chance: Sequence[PlanGoodput] | None,
+    curve: Sequence[SloPoint] | None = None,
+    *,
+    short: bool = False,
+) -> dict[str, Any]:
+    """The result, with a `short` ranking if wanted, and the simulation and the curve where there are any."""
     found = result.to_dict()
-    return found if chance is None else {**found, "simulation": [one.to_dict() for one in chance]}
+    if short and found["solution"] is not None:
+        from moeopt.mesh.short import shortened
+
+        found["solution"] = shortened(found["solution"])
+    beside = {"simulation": chance, "slo_curve": curve}
+    return found | {key: [one.to_dict() for one in listed] for key, listed in beside.items() if listed is not None}
 
 
 def show(chance: Sequence[PlanGoodput] | None, instance: MeshInstance, say: Say) -> None:

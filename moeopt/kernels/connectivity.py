@@ -33,7 +33,8 @@ class Net(NamedTuple):
     ``start`` (M + 1,) and ``member``: the experts of each row; ``weight`` (M,) tokens; ``home`` (M,) the unit the
     tokens are in, -1 for any; ``first`` (E + 1,) and ``rows``: the rows of each expert; ``load`` (E,) tokens; ``price``
     (U,) what a copy to a unit costs; ``rate`` (U,) what it adds to the time of the unit, all 0 where only the price
-    counts; ``cap`` (U,) most load of a unit.
+    counts; ``cap`` (U,) most load of a unit. ``room`` (G,) slots of each GPU, unit by unit, those of unit u from
+    ``seat[u]`` on, and ``top`` (1,) most load of a GPU: where ``room`` is empty, loads within units do not count.
     """
 
     start: Ints
@@ -46,13 +47,17 @@ class Net(NamedTuple):
     price: Floats
     rate: Floats
     cap: Floats
+    room: Ints
+    seat: Ints
+    top: Floats
 
 
 class State(NamedTuple):
     """What the search changes.
 
     ``unit`` (E,) where an expert is; ``inside`` (M, U) experts of a row in a unit; ``inflow`` (U,) copies a unit gets;
-    ``ben`` (E,), ``pen`` (E, U), ``both`` (E, E) as above; ``total`` (U,) loads; ``move`` the pair found last.
+    ``ben`` (E,), ``pen`` (E, U), ``both`` (E, E) as above; ``total`` (U,) loads; ``height`` (U,) load of the
+    busiest GPU of a unit, where GPUs are capped; ``move`` the pair found last.
     """
 
     unit: Ints
@@ -62,6 +67,7 @@ class State(NamedTuple):
     pen: Ints
     both: Ints
     total: Floats
+    height: Floats
     move: Ints
 
 
@@ -161,6 +167,40 @@ def shift(net: Net, state: State, e: int, to: int) -> None:
 
 
 @jit
+def packed(net: Net, u: int, items: Floats) -> float:
+    """Load of the busiest GPU of a unit that has experts of these loads: heaviest first to the GPU that has least."""
+    first = net.seat[u]
+    size = net.seat[u + 1] - first
+    order = np.sort(items)
+    filled = np.zeros(size, np.int64)
+    total = np.zeros(size, np.float64)
+    for i in range(order.shape[0] - 1, -1, -1):
+        best = -1
+        for g in range(size):
+            if filled[g] < net.room[first + g] and (
+                best < 0 or total[g] < total[best] or (total[g] == total[best] and filled[g] < filled[best])
+            ):
+                best = g
+        if best < 0:
+            return float(np.inf)
+        filled[best] += 1
+        total[best] += order[i]
+    return float(total.max())
+
+
+@jit
+def height_of(net: Net, unit: Ints, u: int, out: int, into: int) -> float:
+    """`packed` of a unit after one expert has left it and another has come; -1 for none."""
+    items = np.zeros(unit.shape[0], np.float64)
+    number = 0
+    for e in range(unit.shape[0]):
+        if (unit[e] == u and e != out) or e == into:
+            items[number] = net.load[e]
+            number += 1
+    return packed(net, u, items[:number])
+
+
+@jit
 def over(inflow: float, rate: float) -> float:
     """What the time of a unit counts: the eighth power, so that the longest rules and the others still matter."""
     x = inflow * rate
@@ -195,6 +235,13 @@ def best_swap(
             change += over(inflow[a] + d_a, net.rate[a]) - over(inflow[a], net.rate[a])
             change += over(inflow[b] + d_b, net.rate[b]) - over(inflow[b], net.rate[b])
         if change < best and ((tabu[e] <= now and tabu[f] <= now) or change < hope):
+            if net.room.shape[0] > 0:
+                most = max(net.top[0], state.height[a], state.height[b])
+                if grow > 0.0:  # first the unit that gets heavier, which is the likelier to be too high
+                    if height_of(net, unit, a, e, f) > most or height_of(net, unit, b, f, e) > most:
+                        continue
+                elif height_of(net, unit, b, f, e) > most or height_of(net, unit, a, e, f) > most:
+                    continue
             best = change
             state.move[0] = e
             state.move[1] = f
@@ -219,7 +266,17 @@ def excess(net: Net, state: State) -> float:
     for u in range(state.total.shape[0]):
         if state.total[u] > net.cap[u] * (1.0 + EPSILON):
             total += state.total[u] - net.cap[u]
+        if net.room.shape[0] > 0 and state.height[u] > net.top[0]:
+            total += state.height[u] - net.top[0]
     return total
+
+
+@jit
+def measure(net: Net, state: State) -> None:
+    """The heights of all units, where GPUs are capped and experts have no replicas."""
+    if net.room.shape[0] > 0:
+        for u in range(state.height.shape[0]):
+            state.height[u] = height_of(net, state.unit, u, -1, -1)
 
 
 @jit
@@ -245,9 +302,11 @@ def improve(net: Net, best: Ints, timed: bool, rounds: int, width: int, goal: fl
         np.zeros((num_experts, num_units), np.int64),
         np.zeros((num_experts, num_experts), np.int64),
         np.zeros(num_units, np.float64),
+        np.zeros(num_units, np.float64),
         np.zeros(2, np.int64),
     )
     fill(net, state)
+    measure(net, state)
     tabu = np.zeros(num_experts, np.int64)
     value = score_of(net, state, timed)
     least = value
@@ -273,6 +332,9 @@ def improve(net: Net, best: Ints, timed: bool, rounds: int, width: int, goal: fl
             b = state.unit[f]
             shift(net, state, e, b)
             shift(net, state, f, a)
+            if net.room.shape[0] > 0:
+                state.height[a] = height_of(net, state.unit, a, -1, -1)
+                state.height[b] = height_of(net, state.unit, b, -1, -1)
             tenure = 2 + num_experts // 20
             tabu[e] = done + tenure + draw(rng, tenure)
             tabu[f] = done + tenure + draw(rng, tenure)
@@ -289,6 +351,7 @@ def improve(net: Net, best: Ints, timed: bool, rounds: int, width: int, goal: fl
             vain = 0
             state.unit[:] = best
             fill(net, state)
+            measure(net, state)
             tabu[:] = 0
             for _ in range(2 + draw(rng, 2 + num_experts // 3)):
                 e = draw(rng, num_experts)
@@ -297,8 +360,15 @@ def improve(net: Net, best: Ints, timed: bool, rounds: int, width: int, goal: fl
                 b = state.unit[f]
                 grow = net.load[f] - net.load[e]
                 if a != b and state.total[a] + grow <= net.cap[a] and state.total[b] - grow <= net.cap[b]:
+                    if net.room.shape[0] > 0:
+                        most = max(net.top[0], state.height[a], state.height[b])
+                        if height_of(net, state.unit, a, e, f) > most or height_of(net, state.unit, b, f, e) > most:
+                            continue
                     shift(net, state, e, b)
                     shift(net, state, f, a)
+                    if net.room.shape[0] > 0:
+                        state.height[a] = height_of(net, state.unit, a, -1, -1)
+                        state.height[b] = height_of(net, state.unit, b, -1, -1)
             value = score_of(net, state, timed)
     return done
 
@@ -374,23 +444,10 @@ def put(hosts: Ints, e: int, u: int, change: int) -> None:
 
 
 @jit
-def replicate(net: Net, hosting: Hosting, held: Ints, num_experts: int, timed: bool, rounds: int, rng: Ints) -> int:
-    """Try `rounds` random swaps of slots, and changes of a slot to another expert; keep what is no worse.
-
-    Parameters
-    ----------
-    held
-        (S,) expert in each slot, -1 empty, no expert twice in a unit; updated.
-    """
-    num_slots = held.shape[0]
-    num_units = net.price.shape[0]
+def settled(net: Net, hosting: Hosting, hosts: Ints) -> State:
+    """The state of replicas, every class sent where the rule says."""
+    num_experts, num_units = hosts.shape
     num_members = net.load.shape[0]
-    hosts = np.zeros((num_experts, num_units), np.int64)
-    count = np.zeros(num_experts, np.int64)
-    for slot in range(num_slots):
-        put(hosts, held[slot], hosting.slot_unit[slot], 1)
-        if held[slot] >= 0:
-            count[held[slot]] += 1
     state = State(
         np.zeros(num_members, np.int64),
         np.zeros((net.weight.shape[0], num_units), np.int16),
@@ -399,23 +456,189 @@ def replicate(net: Net, hosting: Hosting, held: Ints, num_experts: int, timed: b
         np.zeros((num_members, num_units), np.int64),
         np.zeros((0, 0), np.int64),
         np.zeros(num_units, np.float64),
+        np.zeros(num_units, np.float64),
         np.zeros(2, np.int64),
     )
     for c in range(hosting.class_unit.shape[0]):
         for e in range(num_experts):
             state.unit[c * num_experts + e] = route(hosting, hosts, e, c)
     fill(net, state)
+    weigh(net, state, hosts)
+    return state
+
+
+@jit
+def weigh(net: Net, state: State, hosts: Ints) -> None:
+    """The heights of all units, where GPUs are capped: a replica has the load of the classes that are sent to it."""
+    if net.room.shape[0] == 0:
+        return
+    num_experts, num_units = hosts.shape
+    at = np.zeros((num_units, num_experts), np.float64)
+    for member in range(net.load.shape[0]):
+        at[state.unit[member], member % num_experts] += net.load[member]
+    for u in range(num_units):
+        state.height[u] = packed(net, u, at[u][hosts[:, u] > 0])
+
+
+@jit
+def hosts_of(hosting: Hosting, held: Ints, num_experts: int) -> Ints:
+    """(E, U) replicas of each expert in each unit."""
+    hosts = np.zeros((num_experts, hosting.group.shape[0]), np.int64)
+    for slot in range(held.shape[0]):
+        put(hosts, held[slot], hosting.slot_unit[slot], 1)
+    return hosts
+
+
+@jit
+def grow(
+    net: Net, hosting: Hosting, held: Ints, num_experts: int, timed: bool, part: float, must: bool, most: int
+) -> int:
+    """Put replicas into empty slots, each time where it spares most; the number put.
+
+    Copies of a row to a unit end only when all its experts there are had nearer: an expert is credited with `part` of
+    its share of them, besides what it spares by itself. What each spares is kept up to date, not worked out anew.
+
+    Parameters
+    ----------
+    held
+        (S,) expert in each slot, -1 empty, no expert twice in a unit; updated.
+    part
+        From 0, only what a replica spares alone, to 1.
+    must
+        Whether slots are filled where nothing is spared, or more is sent.
+    most
+        Replicas that are put.
+    """
+    hosts = hosts_of(hosting, held, num_experts)
+    num_units = hosts.shape[1]
+    num_classes = hosting.class_unit.shape[0]
+    state = settled(net, hosting, hosts)
+    credit = np.zeros(net.load.shape[0], np.float64)
+    stale = np.ones(net.load.shape[0], np.bool_)
+    free = np.zeros(num_units, np.int64)
+    for slot in range(held.shape[0]):
+        if held[slot] < 0:
+            free[hosting.slot_unit[slot]] += 1
+    price = net.price.copy()
+    done = 0
+    while done < most:
+        for member in range(net.load.shape[0]):
+            if stale[member]:
+                stale[member] = False
+                credit[member] = shared(net, state, member)
+        if timed:
+            for u in range(num_units):
+                price[u] = net.price[u] + 8.0 * over(state.inflow[u], net.rate[u]) / max(state.inflow[u], 1)
+        best = -1e300 if must else 0.0
+        found, where = -1, -1
+        above = excess(net, state)
+        for e in range(num_experts):
+            for u in range(num_units):
+                if free[u] == 0 or hosts[e, u] > 0:
+                    continue
+                hosts[e, u] += 1
+                gain = 0.0
+                for c in range(num_classes):
+                    member = c * num_experts + e
+                    out = state.unit[member]
+                    to = u
+                    if hosting.rule == 2 or u != hosting.class_unit[c]:
+                        to = route(hosting, hosts, e, c)
+                    if to != out:
+                        alone = float(state.ben[member])
+                        gain += price[out] * (alone + part * (credit[member] - alone))
+                        gain -= price[to] * state.pen[member, to]
+                hosts[e, u] -= 1
+                if gain > best + EPSILON * abs(best) + EPSILON or (must and found < 0):
+                    if net.cap[u] < np.inf and beyond(net, state, hosting, hosts, e, u) > above:
+                        continue
+                    best, found, where = gain, e, u
+        if found < 0:
+            break
+        hosts[found, where] += 1
+        reroute_and_mark(net, state, hosting, hosts, found, stale)
+        weigh(net, state, hosts)
+        free[where] -= 1
+        for slot in range(held.shape[0]):
+            if held[slot] < 0 and hosting.slot_unit[slot] == where:
+                held[slot] = found
+                break
+        done += 1
+    return done
+
+
+@jit
+def shared(net: Net, state: State, member: int) -> float:
+    """Copies to the unit of a member, each divided by the members it is sent for."""
+    u = state.unit[member]
+    total = 0.0
+    for place in range(net.first[member], net.first[member + 1]):
+        row = net.rows[place]
+        if net.home[row] != u:
+            total += net.weight[row] / state.inside[row, u]
+    return total
+
+
+@jit
+def beyond(net: Net, state: State, hosting: Hosting, hosts: Ints, e: int, u: int) -> float:
+    """`excess` with one more replica of `e` in `u`."""
+    hosts[e, u] += 1
+    reroute(net, state, hosting, hosts, e)
+    weigh(net, state, hosts)
+    found = excess(net, state)
+    hosts[e, u] -= 1
+    reroute(net, state, hosting, hosts, e)
+    weigh(net, state, hosts)
+    return found
+
+
+@jit
+def reroute_and_mark(net: Net, state: State, hosting: Hosting, hosts: Ints, e: int, stale: NDArray[np.bool_]) -> None:
+    """`reroute`, and which members have other shares by it."""
+    num_experts = hosts.shape[0]
+    for c in range(hosting.class_unit.shape[0]):
+        member = c * num_experts + e
+        to = route(hosting, hosts, e, c)
+        if state.unit[member] != to:
+            shift(net, state, member, to)
+            for place in range(net.first[member], net.first[member + 1]):
+                row = net.rows[place]
+                for i in range(net.start[row], net.start[row + 1]):
+                    stale[net.member[i]] = True
+
+
+@jit
+def replicate(
+    net: Net, hosting: Hosting, held: Ints, num_experts: int, timed: bool, rounds: int, slack: float, rng: Ints
+) -> int:
+    """Try `rounds` random swaps of slots, and changes of a slot to another expert; the best of what comes.
+
+    Parameters
+    ----------
+    held
+        (S,) expert in each slot, -1 empty, no expert twice in a unit; updated.
+    slack
+        Share of the score that a try may be worse by and is kept; less and less of it, none in the end.
+    """
+    num_slots = held.shape[0]
+    hosts = hosts_of(hosting, held, num_experts)
+    count = hosts.sum(axis=1)
+    state = settled(net, hosting, hosts)
     value = score_of(net, state, timed)
     above = excess(net, state)
-    for _ in range(rounds):
+    least, least_above = value, above
+    now = held.copy()
+    for turn in range(rounds):
         one = draw(rng, num_slots)
         other = draw(rng, num_slots)
         a = hosting.slot_unit[one]
         b = hosting.slot_unit[other]
-        e = held[one]
-        f = held[other]
+        e = now[one]
+        f = now[other]
         swap = draw(rng, 2) == 0
-        if e == f or a == b:
+        if not swap:
+            f = draw(rng, num_experts + 1) - 1
+        if e == f or (swap and a == b):
             continue
         if swap:
             if (e >= 0 and hosts[e, b] > 0) or (f >= 0 and hosts[f, a] > 0):
@@ -435,18 +658,25 @@ def replicate(net: Net, hosting: Hosting, held: Ints, num_experts: int, timed: b
         if f >= 0:
             reroute(net, state, hosting, hosts, f)
         after = score_of(net, state, timed)
-        over_cap = excess(net, state)
-        if over_cap < above or (over_cap <= above and after <= value):
+        allowed = least + slack * least * ((rounds - 1 - turn) / rounds) ** 2
+        over_cap = above
+        if after <= max(value, allowed) or above > 0.0:
+            weigh(net, state, hosts)
+            over_cap = excess(net, state)
+        if over_cap < above or (over_cap <= above and after <= max(value, allowed)):
             value = after
             above = over_cap
-            held[one] = f
+            now[one] = f
             if swap:
-                held[other] = e
+                now[other] = e
             else:
                 if e >= 0:
                     count[e] -= 1
                 if f >= 0:
                     count[f] += 1
+            if above < least_above or (above <= least_above and value <= least):
+                least, least_above = value, above
+                held[:] = now
             continue
         put(hosts, e, a, 1)
         put(hosts, f, a, -1)

@@ -213,9 +213,11 @@ def load_connectivity() -> None:
     pairs, ends = np.array([0, 1, 2, 3], dtype=np.int64), np.array([0, 2, 4], dtype=np.int64)
     ones, rows = np.ones(2, dtype=np.int64), np.array([0, 0, 1, 1], dtype=np.int64)
     none, first, flat = np.full(2, -1, dtype=np.int64), np.arange(5, dtype=np.int64), np.ones(2)
-    net = connectivity.Net(ends, pairs, ones, none, first, rows, np.ones(4), flat, np.zeros(2), np.full(2, np.inf))
+    net = connectivity.Net(ends, pairs, ones, none, first, rows, np.ones(4), flat, np.zeros(2), np.full(2, np.inf),
+        none[:0], none[:1], np.full(1, np.inf))  # fmt: skip
     unit, rng = np.array([0, 1, 0, 1], dtype=np.int64), np.array([7], dtype=np.int64)
     connectivity.improve(net, unit, False, 2, 4, 0.0, rng)
     zero, two = np.zeros(1, dtype=np.int64), np.arange(2, dtype=np.int64)
     where = connectivity.Hosting(np.array([0, 0, 1, 1], dtype=np.int64), two, zero, zero, zero, 0, False)
-    connectivity.replicate(net, where, pairs.copy(), 4, False, 2, rng)
+    connectivity.grow(net, where, pairs.copy(), 4, False, 0.5, False, 2)
+    connectivity.replicate(net, where, pairs.copy(), 4, False, 2, 0.0, rng)

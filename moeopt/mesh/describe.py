@@ -6,15 +6,18 @@ from fractions import Fraction
 from math import nextafter
 from typing import Any
 
+from moeopt.mesh.beside import beside_colocated, not_compared
 from moeopt.mesh.config import Config
 from moeopt.mesh.config_document import write_config
 from moeopt.mesh.cut import cut_of
 from moeopt.mesh.front import pareto
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.late import late_notes
 from moeopt.mesh.launching import engines
 from moeopt.mesh.market import PHASES, as_written, configs_of, phases_of
 from moeopt.mesh.plan import Pool
 from moeopt.mesh.ranking import ranking
+from moeopt.mesh.roles import said
 from moeopt.mesh.sensitivity import families, sensitivity, simplest
 from moeopt.mesh.verify import Evaluation
 
@@ -51,8 +54,10 @@ def solution(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
         "price": None if judged.price is None else float(judged.price),
         "idle_gpus": idle(instance, judged),
         "families": families(instance, judged),
+        "beside_colocated": beside_colocated(instance, judged),
         "simplest": simplest(instance),
         "ranking": ranking(instance, judged),
+        "ranking_left_out": 0,
         "pareto": pareto(instance, judged),
         "sensitivity": sensitivity(instance, judged),
     }
@@ -116,6 +121,11 @@ def notes(instance: MeshInstance, judged: Evaluation, *, short: bool = False) ->
         named = ", ".join(f"{count} of {instance.gpu(name).stock} {name}" for name, count in left.items())
         why = "they would win nothing" if instance.objective in ("goodput", "time") else "they are not needed"
         found.append(f"{named} stay idle: {'more time may find a use' if short else why}")
+    if instance.sides:
+        looked = " and ".join(instance.families)
+        found.append(f"the roles {said(instance.sides)} leave the families {looked}: no other is looked at")
+        found += not_compared(instance)
+    found += late_notes(instance, judged)
     served = phases_of(instance)
     if len(served) == 1:
         found.append(f"only {PHASES[served[0]]} is bought: no family of the instance serves the other phase")

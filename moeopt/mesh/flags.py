@@ -14,7 +14,7 @@ from moeopt.errors import InstanceError, Violations
 from moeopt.llm.facts import LlmFacts
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.holdings import even_stages
-from moeopt.mesh.legal import DEEPEP, Use, verdicts
+from moeopt.mesh.legal import DEEPEP, Use, verdict
 from moeopt.mesh.shape import Shape
 from moeopt.mesh.transport import transport_of
 
@@ -98,10 +98,10 @@ def launch(
         check = Violations()
         check.add("engine", engine, rule=f"is not one of {', '.join(ENGINES)}", fix="Use one of these")
         raise InstanceError(check.found)
-    verdict = next(one for one in verdicts(shape, llm, gpu, use) if one.engine == engine)
-    if not verdict.ok:
+    said = verdict(engine, shape, llm, gpu, use)
+    if not said.ok:
         check = Violations(engine)
-        for fault in verdict.faults:
+        for fault in said.faults:
             check.add("shape", shape.label, rule=fault, fix="Use another engine or shape")
         raise InstanceError(check.found, check.source)
     write = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm}[engine]

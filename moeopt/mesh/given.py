@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from moeopt.cost.checks import is_number, whole
 from moeopt.errors import Violations
-from moeopt.mesh.config import Config
+from moeopt.mesh.config import Config, Family
 
 if TYPE_CHECKING:
     from moeopt.mesh.instance import MeshInstance
 
-SERVES: dict[str, tuple[bool, bool]] = {
+SERVES: dict[Family, tuple[bool, bool]] = {
     "colocated": (True, True),
     "prefill": (True, False),
     "decode": (False, True),
@@ -29,7 +29,7 @@ def check_configs(check: Violations, instance: MeshInstance) -> None:
         if not isinstance(config.demand, int) or not 0 <= config.demand < len(instance.demands):
             rule = f"is not one of the {len(instance.demands)} demands"
             check.add("configs.demand", config.demand, rule=rule, fix="Count from 0", where=where)
-        if config.family not in instance.families:
+        if config.family not in instance.families and not (instance.sides and config.family in SERVES):
             rule = f"is not among the families = {', '.join(instance.families)}"
             check.add("configs.family", config.family, rule=rule, fix="Add it to families", where=where)
         if config.key in seen:

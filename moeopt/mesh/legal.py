@@ -80,19 +80,27 @@ def verdicts(shape: Shape | ApartShape, llm: LlmFacts, gpu: GpuType, use: Use = 
     sglang True
     trtllm False attention is TP or DP over a stage, not TP4 x DP80: tp = 1 or dp = 1
     """
+    return [verdict(engine, shape, llm, gpu, use) for engine in RULES]
+
+
+def verdict(engine: str, shape: Shape | ApartShape, llm: LlmFacts, gpu: GpuType, use: Use = Use()) -> Verdict:
+    """What one engine of `RULES` says of it.
+
+    >>> from moeopt.llm import find
+    >>> split = Shape("decode", "H800", tp=4, dp=80, ep=320)
+    >>> verdict("trtllm", split, find("deepseek-v3"), GpuType.of("H800")).ok
+    False
+    """
     if isinstance(shape, ApartShape):
-        return [Verdict(engine, ("knows no experts on GPUs of their own",), ()) for engine in RULES]
-    found = []
-    for engine, rule in RULES.items():
-        faults, notes = rule(shape, llm, gpu, use)
-        if shape.ffn_gpus is not None:
-            faults.append("no FFN on a part of the GPUs of a stage")
-        if transport_of(shape, gpu, use.transport) in DEEPEP and not llm.dense:
-            faults += _deepep(shape, llm, gpu, use)
-        if use.draft and not llm.mtp_layers:
-            notes.append("drafts need a model of their own: this one has no MTP layers")
-        found.append(Verdict(engine, tuple(faults), tuple(notes)))
-    return found
+        return Verdict(engine, ("knows no experts on GPUs of their own",), ())
+    faults, notes = RULES[engine](shape, llm, gpu, use)
+    if shape.ffn_gpus is not None:
+        faults.append("no FFN on a part of the GPUs of a stage")
+    if transport_of(shape, gpu, use.transport) in DEEPEP and not llm.dense:
+        faults += _deepep(shape, llm, gpu, use)
+    if use.draft and not llm.mtp_layers:
+        notes.append("drafts need a model of their own: this one has no MTP layers")
+    return Verdict(engine, tuple(faults), tuple(notes))
 
 
 def legal_in(shape: Shape | ApartShape, llm: LlmFacts, gpu: GpuType, use: Use = Use()) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 from moeopt.mesh.config import Config
 from moeopt.mesh.given import SERVES
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.roles import breaches
 
 PHASES = ("prefill", "decode")
 SLACK = Fraction(1, 10**9)
@@ -201,7 +202,7 @@ def _every_refusal(instance: MeshInstance) -> list[tuple[str, ...]]:
 
 
 def _refusals(instance: MeshInstance, config: Config) -> list[str]:
-    found = list(config.reasons)
+    found = [*config.reasons, *breaches(instance, config)]
     for gpu, memory in {} if config.fits else config.memory.items():
         if memory.free < 0 and not found:
             found.append(f"memory: {memory.used / 1e9:.4g} GB on a {gpu}, {memory.usable / 1e9:.4g} GB are usable")

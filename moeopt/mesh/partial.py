@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from moeopt.limits import Deadline
+from moeopt.mesh.beside import prepare
 from moeopt.mesh.heuristics.per_price import per_price
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import is_partial, market_of
@@ -19,7 +20,7 @@ REST = 0.75
 """What everything else takes at most, as a part of the time that enumerating has taken."""
 OUT_OF_TIME = "time ran out after configurations were enumerated"
 """How the note of such an answer begins."""
-NOT_RECHECKED = ("families", "simplest", "ranking", "pareto", "sensitivity")
+NOT_RECHECKED = ("families", "beside_colocated", "simplest", "ranking", "ranking_left_out", "pareto", "sensitivity")
 """Parts of a solution that say something about the configurations there were."""
 TRIVIAL = {"kind": "trivial", "value": "0"}
 """Certificate of the bound 0, where configurations that nobody looked at might be better than any."""
@@ -41,6 +42,7 @@ def enumerated(instance: MeshInstance, deadline: Deadline) -> MeshInstance:
     if whole:
         instance.memo["configs"] = tuple(found)
         if deadline.remaining_s() > REST * took_s:
+            prepare(instance, deadline, REST * took_s)
             return instance
     cut = copy.copy(instance)
     cut.__dict__["memo"] = {"configs": tuple(found), "partial": True}

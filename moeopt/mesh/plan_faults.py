@@ -9,10 +9,13 @@ from typing import Any
 from moeopt.errors import PlanError
 from moeopt.forms import form_faults
 from moeopt.mesh import bounds, conflicts, describe, partial, verify
+from moeopt.mesh.beside import NOT_COMPARED
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.other_levels import curve_faults
 from moeopt.mesh.plan import as_plan
 from moeopt.mesh.plan_document import ResultDocument
 from moeopt.mesh.problem import PROBLEM
+from moeopt.mesh.short import of_full
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, relative_gap
 
 TOLERANCE = 1e-9
@@ -37,7 +40,8 @@ def plan_faults(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
     if reason is not None:
         faults.append(f"method = {document['method']!r} does not apply: {reason}")
     more, aside = (_without_plan if document["solution"] is None else _with_plan)(instance, document)
-    return faults + more, [*ALWAYS, *aside, *(["simulation"] if document.get("simulation") is not None else [])]
+    beside = [key for key in ("simulation", "slo_curve") if document.get(key) is not None]
+    return faults + more + curve_faults(document), [*ALWAYS, *aside, *beside]
 
 
 def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
@@ -80,8 +84,15 @@ def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
         if document[key] is None or abs(document[key] - gap) > TOLERANCE:
             faults.append(f"{key} = {document[key]!r}: recomputed {gap!r}")
     short = partial.cut_short(document)
-    for key, value in describe.solution(instance, judged).items():
-        if short and key in partial.NOT_RECHECKED:
+    ours_solution = describe.solution(instance, judged)
+    theirs, left_out = document["solution"]["ranking"], document["solution"]["ranking_left_out"]
+    if not short and (left_out or any("kv" not in row for row in theirs)):
+        ours_solution["ranking"], more = of_full(ours_solution["ranking"], theirs, left_out)
+        ours_solution["ranking_left_out"] = left_out
+        faults += more
+    for key, value in ours_solution.items():
+        alone = key == "beside_colocated" and NOT_COMPARED in document["notes"]
+        if alone or (short and key in partial.NOT_RECHECKED):
             aside.append(f"solution.{key}")
         else:
             faults += _differences(f"solution.{key}", document["solution"][key], value)

@@ -8,6 +8,7 @@ from typing import Any
 
 from moeopt.mesh import bounds, conflicts, describe, partial, verify
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.late import sooner_notes
 from moeopt.mesh.market import is_partial
 from moeopt.mesh.plan import MeshPlan, as_plan
 from moeopt.registry import Context, Method, Outcome, Problem
@@ -80,6 +81,7 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
         gap = relative_gap(objective, below)
         optimal = gap <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
         outcome.notes.extend(describe.notes(instance, judged, short=is_partial(instance)))
+        outcome.notes.extend(sooner_notes(instance, judged, context.deadline))
         frame = self._frame(instance, method, outcome, context)
         if optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
             frame["stop"] = Stop.GAP

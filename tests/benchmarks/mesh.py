@@ -1,6 +1,6 @@
 """Questions that people put to planners: seconds and memory of the whole command, and of the answer itself.
 
-``python -m tests.benchmarks.mesh [--only TEXT]``: each question is a process of its own, as a person would start it. The
+``python -m tests.benchmarks.mesh [--only TEXT]``: each question is a process of its own, as a person starts it. The
 first two columns are of the process, start-up and printing included; the third is what the answer says it took.
 """
 

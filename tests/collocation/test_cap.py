@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from moeopt import collocation
 from moeopt.cluster import reference
 from moeopt.collocation import CollocationInstance
 from moeopt.limits import Limits
+from tests.collocation.strategies import legal, objective, traces
 
 
 def skewed(seed: int) -> CollocationInstance:
@@ -43,3 +46,37 @@ def test_a_plan_that_saves_copies_and_loses_balance_says_so() -> None:
     )
     even = CollocationInstance(ids[:6], experts=4, nodes=2, gpus=2, current=running)
     assert "balance" not in collocation.solve(even).solution["advice"]
+
+
+@pytest.mark.parametrize("slack", [1 + 1e-9, 1.1])
+def test_a_cap_costs_fewer_copies_than_loads_alone(slack: float) -> None:
+    """The search goes on under the cap from what loads alone give: it never ends there, nor above."""
+    rng = np.random.default_rng(5)
+    topics = rng.permutation(32) % 4  # experts of a topic are selected together, and one topic more than others
+    weight = np.array([0.4, 0.25, 0.2, 0.15])
+    chosen = rng.choice(4, size=400, p=weight)
+    ids = np.array([rng.choice(np.flatnonzero(topics == topic), size=3, replace=False) for topic in chosen])
+    fields = {"experts": 32, "nodes": 4, "gpus": 16, "slots": 32}
+    alone = collocation.solve(CollocationInstance(ids, **fields), method="load_only")
+    cap = alone.solution["imbalance"] * slack
+    instance = CollocationInstance(ids, **fields, max_imbalance=cap)
+    found = collocation.solve(instance, method="search", limits=Limits(iterations=300))
+    assert found.solution is not None and found.solution["imbalance"] <= cap * (1 + 1e-12)
+    assert found.objective is not None and alone.objective is not None
+    assert found.objective < alone.objective
+    again = collocation.solve(instance, method="search", limits=Limits(iterations=300))
+    assert again.canonical() == found.canonical()
+
+
+@given(traces(experts=4, max_layers=1), st.sampled_from([1.0, 1.2, 1.5, 2.0]), st.sampled_from(["all", "at_most"]))
+@settings(max_examples=15)
+def test_search_under_a_cap_is_near_brute_force(ids: object, cap: float, fill: str) -> None:
+    """Two GPUs a node, so that copies look at nodes and the cap at GPUs."""
+    fields = {"experts": 4, "nodes": 2, "gpus": 4, "slots": 4, "max_imbalance": cap, "fill": fill}
+    instance = CollocationInstance(ids, **fields)
+    kept = [one for one in legal(instance) if not collocation.faults(instance, collocation.Collocation.of(one))]
+    result = collocation.solve(instance, method="search", limits=Limits(iterations=100))
+    if not kept:
+        assert result.objective is None
+        return
+    assert result.objective == pytest.approx(float(min(objective(instance, 0, one) for one in kept)), abs=1e-12)

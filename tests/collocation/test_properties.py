@@ -142,7 +142,8 @@ def test_interpreted_search_equals_compiled(monkeypatch: pytest.MonkeyPatch) -> 
         if plain:
             monkeypatch.setattr(connectivity, "improve", connectivity.improve.plain())
             monkeypatch.setattr(connectivity, "replicate", connectivity.replicate.plain())
-            for name in ("improve", "replicate"):
+            monkeypatch.setattr(connectivity, "grow", connectivity.grow.plain())
+            for name in ("improve", "grow", "replicate"):
                 function = getattr(connectivity, name)
                 function.in_time = lambda deadline: True
                 function.plain = lambda function=function: function

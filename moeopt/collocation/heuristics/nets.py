@@ -11,6 +11,10 @@ from moeopt.kernels.connectivity import Net
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Seats = tuple[Ints, Ints, Floats]
+
+ROUNDING = 5e-13
+"""What sums of loads may be above a cap by: half of what the referee lets pass."""
 
 
 def search_units(instance: CollocationInstance) -> Ints:
@@ -29,8 +33,9 @@ def search_rows(instance: CollocationInstance, row: int) -> Rows:
 
 
 def net(
-    rows: Rows, loads: Ints | Floats, unit_of_gpu: Ints, num_slots: int, price: Floats, rate: Floats, cap: Floats
-) -> Net:
+    rows: Rows, loads: Ints | Floats, unit_of_gpu: Ints, num_slots: int, price: Floats, rate: Floats, cap: Floats,
+    seats: Seats,
+) -> Net:  # fmt: skip
     """`Net` of E experts and ``S - E`` empty slots."""
     num_experts = len(loads)
     line, place = np.nonzero(rows.sets >= 0)
@@ -44,7 +49,7 @@ def net(
     whole = np.int64
     return Net(
         start.astype(whole), member.astype(whole), rows.weight.astype(whole), home.astype(whole), first.astype(whole),
-        line[order].astype(whole), every, price, rate, cap,
+        line[order].astype(whole), every, price, rate, cap, *seats,
     )  # fmt: skip
 
 
@@ -64,11 +69,25 @@ def caps(instance: CollocationInstance, units: Ints, loads: Ints) -> Floats:
     return instance.max_imbalance * float(loads.sum()) * inside / instance.num_gpus
 
 
-def layer_net(instance: CollocationInstance, row: int, rate: Floats | None = None) -> Net:
-    """The net of one layer."""
+def seats(instance: CollocationInstance, units: Ints, loads: Ints, *, capped: bool) -> Seats:
+    """(G,) slots of GPUs unit by unit, (U + 1,) where those of a unit begin, and the most load of a GPU.
+
+    Nothing where GPUs are not capped, or each is a unit, which `caps` holds already.
+    """
+    if not capped or instance.max_imbalance is None or len(np.unique(units)) == instance.num_gpus:
+        return np.zeros(0, np.int64), np.zeros(1, np.int64), np.full(1, np.inf)
+    order = np.argsort(units, kind="stable")
+    seat = np.concatenate([[0], np.cumsum(np.bincount(units))]).astype(np.int64)
+    top = instance.max_imbalance * float(loads.sum()) / instance.num_gpus * (1 + ROUNDING)
+    return instance.slots[order].astype(np.int64), seat, np.array([top])
+
+
+def layer_net(instance: CollocationInstance, row: int, rate: Floats | None = None, *, capped: bool = False) -> Net:
+    """The net of one layer; `capped`: no swap may bring a GPU above the load cap, not only its unit."""
     units, loads = search_units(instance), loads_of(instance, row)
     price = prices(instance, units)
     return net(
         search_rows(instance, row), loads, units, instance.num_slots, price,
         np.zeros(len(price)) if rate is None else rate, caps(instance, units, loads),
+        seats(instance, units, loads, capped=capped),
     )  # fmt: skip

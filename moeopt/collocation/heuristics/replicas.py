@@ -1,14 +1,20 @@
-"""Replicas: random swaps and changes of slots, priced under the replica rule; and experts put into slots of GPUs."""
+"""Replicas: put where they spare most, then random swaps and changes of slots, priced under the replica rule."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import cycle
 
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.collocation.heuristics import nets
-from moeopt.collocation.heuristics.pace import paced
+from moeopt.collocation.heuristics import fill, nets
+from moeopt.collocation.heuristics.pace import SLICE, paced
 from moeopt.collocation.instance import RULES, CollocationInstance
 from moeopt.collocation.rows import Rows, loads_of
+from moeopt.collocation.rules import dispatch_table
 from moeopt.kernels import connectivity
 from moeopt.kernels.connectivity import Hosting, Net
 from moeopt.limits import Deadline
@@ -18,6 +24,10 @@ Floats = NDArray[np.float64]
 
 MOST_CELLS = 1 << 26
 """Rows x classes x units beyond which counters would fill the memory."""
+SLACKS = (0.0, 0.3, 0.1, 0.03)
+"""Share of the score that a change may be worse by at first, slice by slice."""
+MOST_WORK = 1 << 30
+"""Empty slots x experts x units x classes beyond which looking for the best replica takes too long."""
 
 
 def classes(instance: CollocationInstance, units: Ints) -> tuple[Ints, Ints]:
@@ -44,21 +54,36 @@ def hosting(instance: CollocationInstance, units: Ints) -> Hosting:
     )
 
 
-def class_net(instance: CollocationInstance, row: int, rate: Floats) -> Net:
+def _of_class(instance: CollocationInstance, rows: Rows, units: Ints, gpu: int) -> NDArray[np.bool_]:
+    """(M,) rows of the class that a GPU stands for."""
+    if instance.source is None:
+        return np.ones(len(rows.sets), dtype=bool)
+    found: NDArray[np.bool_] = (
+        rows.source == gpu if instance.replica_rule == "even" else units[rows.source] == units[gpu]
+    )
+    return found
+
+
+def shares(instance: CollocationInstance, row: int, units: Ints) -> Floats:
+    """(C, E) tokens of each class of sources for each expert."""
+    gpus, size = classes(instance, units)
+    if instance.source is None:
+        return loads_of(instance, row) * size[:, None] / instance.num_gpus
+    rows, found = nets.search_rows(instance, row), np.zeros((len(gpus), instance.num_experts))
+    for place, gpu in enumerate(gpus):
+        mine = _of_class(instance, rows, units, int(gpu))
+        found[place] = Rows(rows.sets[mine], rows.weight[mine], rows.source[mine]).loads(instance.num_experts)
+    return found
+
+
+def class_net(instance: CollocationInstance, row: int, rate: Floats, *, capped: bool = False) -> Net:
     """The net whose members are (class, expert) pairs: every class with rows of its own."""
     units, loads = nets.search_units(instance), loads_of(instance, row)
     gpus, size = classes(instance, units)
     rows, experts = nets.search_rows(instance, row), instance.num_experts
-    sets, weight, source, share = [], [], [], np.zeros((len(gpus), experts))
+    sets, weight, source, share = [], [], [], shares(instance, row, units)
     for place, gpu in enumerate(gpus):
-        if instance.source is None:
-            mine, times = np.ones(len(rows.sets), dtype=bool), int(size[place])
-            share[place] = loads * times / instance.num_gpus
-        else:
-            mine, times = units[rows.source] == units[gpu], 1
-            if instance.replica_rule == "even":
-                mine = rows.source == gpu
-            share[place] = Rows(rows.sets[mine], rows.weight[mine], rows.source[mine]).loads(experts)
+        mine, times = _of_class(instance, rows, units, int(gpu)), int(size[place]) if instance.source is None else 1
         part = rows.sets[mine]
         sets.append(np.where(part >= 0, part + place * experts, -1))
         weight.append(rows.weight[mine] * times)
@@ -70,44 +95,116 @@ def class_net(instance: CollocationInstance, row: int, rate: Floats) -> Net:
         every = Rows(every.sets, every.weight, np.full(len(every.weight), -1))
         price = np.zeros(len(inside))
     return nets.net(
-        every, share.reshape(-1), units, len(gpus) * experts, price, rate, nets.caps(instance, units, loads)
-    )
+        every, share.reshape(-1), units, len(gpus) * experts, price, rate, nets.caps(instance, units, loads),
+        nets.seats(instance, units, loads, capped=capped),
+    )  # fmt: skip
 
 
-def improved(
-    instance: CollocationInstance,
-    row: int,
-    held: Ints,
-    rate: Floats,
-    rounds: int,
-    rng: Ints,
-    fast: bool,
-    deadline: Deadline,
-) -> Ints:
-    """(S,) experts in slots after `rounds` tries, no expert twice in a unit where that was so before.
+def apart(instance: CollocationInstance, held: Ints) -> Ints:
+    """(S,) the same without second replicas in a unit: their slots are empty.
 
-    A deadline ends the tries; none is begun that there is no time for.
+    >>> two = CollocationInstance([[0, 1]], experts=2, nodes=1, gpus=2, slots=4)
+    >>> apart(two, np.array([0, 1, 1, 0])).tolist()
+    [0, 1, -1, -1]
     """
-    units = nets.search_units(instance)
+    key = nets.search_units(instance)[instance.gpu_of_slot] * (instance.num_experts + 1) + held
+    _, first = np.unique(key, return_index=True)
+    found = np.full_like(held, -1)
+    found[first] = held[first]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Spare:
+    """A layer with slots to spare, ready for the kernels.
+
+    Parameters
+    ----------
+    rate
+        (U,) time that a copy adds to a unit; all 0 where only copies count.
+    capped
+        Whether no GPU may come above the load cap, and not only no unit.
+    """
+
+    instance: CollocationInstance
+    row: int
+    rate: Floats
+    fast: bool
+    deadline: Deadline
+    capped: bool = False
+
+    @cached_property
+    def units(self) -> Ints:
+        """(G,) units that replicas are put into."""
+        return nets.search_units(self.instance)
+
+    @cached_property
+    def net(self) -> Net:
+        """The layer seen from every class of sources."""
+        return class_net(self.instance, self.row, self.rate, capped=self.capped)
+
+    @cached_property
+    def hosting(self) -> Hosting:
+        """Its slots."""
+        return hosting(self.instance, self.units)
+
+    def fits(self) -> bool:
+        """Whether the counters fit into memory."""
+        num_classes, num_units = len(classes(self.instance, self.units)[0]), len(np.unique(self.units))
+        return num_classes * len(nets.search_rows(self.instance, self.row).weight) * num_units <= MOST_CELLS
+
+    def grown(self, held: Ints, part: float) -> Ints:
+        """(S,) empty slots given to the replicas that spare most, with `part` of what they spare together.
+
+        Slots stay empty where nothing is spared and they may, or every expert is in the unit.
+        """
+        found, must = apart(self.instance, held), self.instance.fill == "all"
+        empty = int((found < 0).sum())
+        work = empty * self.instance.num_experts * len(self.net.price) * len(self.hosting.class_unit)
+        if empty and work <= (MOST_WORK if self.fast else MOST_WORK // 200):
+            call = connectivity.grow if self.fast else connectivity.grow.plain()
+            experts, timed = self.instance.num_experts, bool(self.rate.any())
+            self._paced(lambda most: call(self.net, self.hosting, found, experts, timed, part, must, most), empty)
+        return self.seated(found)
+
+    def changed(self, held: Ints, tries: int, rng: Ints) -> Ints:
+        """(S,) experts in slots after so many tries, or fewer where a deadline ends them; no worse by the net's score.
+
+        Every slice begins with the best plan so far and other slack.
+        """
+        found, experts, timed = apart(self.instance, held), self.instance.num_experts, bool(self.rate.any())
+        call, slack = connectivity.replicate if self.fast else connectivity.replicate.plain(), cycle(SLACKS)
+        for first in range(0, tries, SLICE):
+            if self.deadline.passed():
+                break
+            self._paced(
+                lambda now: call(self.net, self.hosting, found, experts, timed, now, next(slack), rng),
+                min(SLICE, tries - first),
+            )
+        return self.seated(found)
+
+    def _paced(self, run: Callable[[int], object], rounds: int) -> None:
+        paced(run, rounds, self.net, self.fast, self.deadline)
+
+    def seated(self, held: Ints) -> Ints:
+        """(S,) experts of a unit on its GPUs by load, and slots filled that must be."""
+        loads = loads_of(self.instance, self.row)
+        return fill.fill_spare(self.instance, seated(self.instance, self.row, held, self.units), loads)
+
+
+def sent(instance: CollocationInstance, row: int, held: Ints, units: Ints) -> Floats:
+    """(U, E) tokens that each unit gets for each expert; every expert at most once in a unit."""
     gpus, _ = classes(instance, units)
-    if len(gpus) * len(nets.search_rows(instance, row).weight) * len(np.unique(units)) > MOST_CELLS:
-        return held
-    slot_unit = units[instance.gpu_of_slot]
-    key = slot_unit * (instance.num_experts + 1) + held
-    if len(np.unique(key[held >= 0])) < (held >= 0).sum():
-        return held
-    found = held.copy()
-    net, where = class_net(instance, row, rate), hosting(instance, units)
-    call = connectivity.replicate if fast else connectivity.replicate.plain()
-    timed = bool(rate.any())
-    paced(lambda now: call(net, where, found, instance.num_experts, timed, now, rng), rounds, net, fast, deadline)
-    return seated(instance, found, loads_of(instance, row), units)
+    unit_of = units[instance.gpu_of_slot[dispatch_table(instance, held)[gpus]]]
+    found, experts = np.zeros((len(np.unique(units)), instance.num_experts)), np.arange(instance.num_experts)
+    for place, share in enumerate(shares(instance, row, units)):
+        np.add.at(found, (unit_of[place], experts), share)
+    return found
 
 
-def seated(instance: CollocationInstance, held: Ints, loads: Ints, units: Ints) -> Ints:
+def seated(instance: CollocationInstance, row: int, held: Ints, units: Ints) -> Ints:
     """The same experts in the same units, heaviest replica first to the GPU of the unit that has least."""
-    counts = np.bincount(held[held >= 0], minlength=instance.num_experts)
-    each = loads / np.maximum(counts, 1)
+    each = sent(instance, row, held, units)
     found = np.full_like(held, -1)
     slot_unit = units[instance.gpu_of_slot]
     start = np.concatenate([[0], np.cumsum(instance.slots)])
@@ -115,13 +212,10 @@ def seated(instance: CollocationInstance, held: Ints, loads: Ints, units: Ints) 
         experts = held[(slot_unit == unit) & (held >= 0)]
         gpus = np.flatnonzero(units == unit)
         filled, total = np.zeros(len(gpus), np.int64), np.zeros(len(gpus))
-        for expert in experts[np.lexsort((experts, -each[experts]))]:
-            lacks = [int(expert) not in found[start[g] : start[g] + n] for g, n in zip(gpus, filled, strict=True)]
-            open_gpus = np.flatnonzero((filled < instance.slots[gpus]) & np.array(lacks))
-            if not len(open_gpus):
-                return held
+        for expert in experts[np.lexsort((experts, -each[unit, experts]))]:
+            open_gpus = np.flatnonzero(filled < instance.slots[gpus])
             best = open_gpus[np.lexsort((open_gpus, filled[open_gpus], total[open_gpus]))[0]]
             found[start[gpus[best]] + filled[best]] = expert
             filled[best] += 1
-            total[best] += each[expert]
+            total[best] += each[unit, expert]
     return found

@@ -15,7 +15,7 @@ from moeopt.mesh.families.room import Rooms
 from moeopt.mesh.families.ways import Refused, ways
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.instance import Demand, MeshInstance
-from moeopt.mesh.legal import Use, legal_in, verdicts
+from moeopt.mesh.legal import Use, legal_in, verdict
 from moeopt.mesh.shape import Role, Shape
 from moeopt.mesh.step.numerics import served
 from moeopt.mesh.step.table import Bools, Setting, Table
@@ -76,14 +76,17 @@ class Context:
         engine = self.instance.engine
         if engine is None:
             return np.ones(len(table), dtype=bool)
-        return np.array([engine in self.legal_in(table, row, draft, overlap) for row in range(len(table))], dtype=bool)
+        setting, use = table.setting, self.use(table, draft, overlap)
+        said = (verdict(engine, shape, setting.llm, setting.gpu, use) for shape in table.shapes)
+        return np.array([one.ok for one in said], dtype=bool)
 
     def _turned_down(self, table: Table, row: int) -> tuple[str, ...]:
         """What the instance's engine has against a row, however it is run."""
         setting = table.setting
-        said = verdicts(table.shapes[row], setting.llm, setting.gpu, self.use(table, 0, False))
         engine = self.instance.engine
-        return tuple(f"{engine}: {fault}" for one in said if one.engine == engine for fault in one.faults)
+        assert engine is not None
+        said = verdict(engine, table.shapes[row], setting.llm, setting.gpu, self.use(table, 0, False))
+        return tuple(f"{engine}: {fault}" for fault in said.faults)
 
     def rooms(self, table: Table, kept_tokens: int, *, draft: int = 0, overlap: bool = False) -> Rooms:
         """Memory of a table's rows."""

@@ -1,0 +1,165 @@
+"""Run a grid of policies, shapes, loads and seeds, and compare them in one table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from moeopt.cli.options import OUTPUT, SOLVING, Json
+from moeopt.cli.say import Say, complain, count, few
+from moeopt.cli.verb import BAD_USAGE, DONE, NO_PLAN, verb
+
+if TYPE_CHECKING:
+    from moeopt.bench import Grid, Pivot
+
+EXAMPLE = """Example:
+
+moeopt bench grid.yaml -o results
+
+moeopt bench grid.yaml -o results --resume --executor processes:2
+
+moeopt bench grid.yaml -o results --resume --pivot policy,loads --metric gap --table gaps.tex
+
+A grid: policies: [eplb, lpt, search], shapes: {g8: {gpus: 8, slots: 72}}, seeds: [0, 1, 2],
+loads: {z: {generator: zipf, alpha: 1.0, layers: 4, experts: 64, top_k: 6}}"""
+
+TABLES = (".md", ".csv", ".tex", ".json")
+
+
+@verb
+def bench(
+    say: Say,
+    output: Json,
+    grid: Annotated[str, typer.Argument(metavar="GRID", help="A .yaml, .json or .toml file; see the example below.")],
+    folder: Annotated[
+        str, typer.Option("--output", "-o", metavar="FOLDER", help="Where results go, a file a cell.")
+    ] = "",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the results that are in the folder, and run what is missing.")
+    ] = False,
+    executor: Annotated[
+        str,
+        typer.Option(
+            "--executor",
+            help="serial, processes:N, threads:N, or dask:ADDRESS of a scheduler.",
+            rich_help_panel=SOLVING,
+        ),
+    ] = "serial",
+    by: Annotated[
+        str,
+        typer.Option(
+            "--pivot", help="Down and across: of policy, shape, loads and seed one or two.", rich_help_panel=OUTPUT
+        ),
+    ] = "policy,shape",
+    metric: Annotated[
+        str,
+        typer.Option(
+            "--metric",
+            help="imbalance_mean, imbalance_worst, objective, lower_bound, gap, gap_worst or runtime_s.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "imbalance_mean",
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table", metavar="FILE", help="Write the table: .md, .csv, .tex or .json.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file of the table if it exists.", rich_help_panel=OUTPUT)
+    ] = False,
+) -> int:
+    """Run every policy on every shape under all loads, once a seed, and show means of one metric.
+
+    A cell's result is a file of its own, written whole or not at all: after a kill, --resume runs what is missing and
+    the files are those of an undisturbed run. Seconds stand apart, in times.jsonl. A cell whose policy does not apply,
+    or whose experts have no room, is a result with its reason.
+
+    In a grid, shapes are arguments of a placement (gpus, slots, nodes, groups, split, ...) or deployments by name (see
+    moeopt info shapes); loads are files, or a generator with its numbers; limits are time_s, gap, iterations or nodes.
+    """
+    from moeopt.bench import pivot, read_cells, read_grid, run_grid
+    from moeopt.cli.solving import find_plugins, guarded_output
+    from moeopt.cli.target import check_target, refuse_stdout
+    from moeopt.errors import Violations
+    from moeopt.executors import make_executor
+
+    check, read, made = Violations(), None, None
+    with check.within():
+        read = read_grid(grid)
+    with check.within():
+        made = make_executor(executor)
+    with check.within():
+        pivot([], [one.strip() for one in by.split(",")], metric)
+    if table is not None:
+        with check.within():
+            refuse_stdout(table, "Use --json, or give a file such as table.md")
+            check_target(table, TABLES, force, what="a table")
+    if not folder:
+        check.add("--output", "missing", rule="is needed: results go there", fix="Use -o results")
+    check.raise_if_any()
+    assert read is not None
+    place = Path(folder)
+    held = _held(place)
+    if held and not resume:
+        check.add(
+            "--output", folder, rule=f"holds {count(held, 'result')} already", fix="Add --resume, or name another"
+        )
+        check.raise_if_any()
+    policies = list(read.policies)
+    find_plugins(policies)
+    try:
+        with say.progress(f"{grid}: cells") as listener, guarded_output(policies):
+            ran = run_grid(read, place, executor=made, on_cell=_told(listener))
+    except KeyboardInterrupt:
+        say.note(f"{count(len(read_cells(place, read.cells())), 'cell')} of {len(read):,} are done: --resume goes on")
+        raise
+    documents = read_cells(place, read.cells())
+    found = pivot(documents, [one.strip() for one in by.split(",")], metric)
+    _show(read, found, documents, output.json, say, ran.ran, ran.kept)
+    if table is not None:
+        _write(found, table, force)
+        say.note(f"table: {table}")
+    for cell, reason in ran.lost:
+        complain(f"{cell.label}: ended its worker, and has no result ({reason})")
+    if ran.lost:
+        return NO_PLAN
+    return DONE if any(one["status"] for one in documents) else BAD_USAGE
+
+
+def _held(folder: Path) -> int:
+    """Results that are in a folder."""
+    from moeopt.bench import read_cells
+
+    return len(read_cells(folder)) if folder.is_dir() else 0
+
+
+def _told(listener: Any) -> Any:
+    from moeopt.registry import Progress
+
+    return None if listener is None else lambda done, total: listener(Progress(done, total))
+
+
+def _show(read: Grid, found: Pivot, documents: list[dict[str, Any]], json: bool, say: Say, ran: int, kept: int) -> None:
+    reasons = Counter(str(one["reason"]) for one in documents if not one["status"])
+    if json:
+        known = {"schema": "moeopt/bench/1", "cells": len(read), "ran": ran, "kept": kept}
+        say.document({**known, "without_result": dict(reasons), "pivot": found.to_dict()})
+    elif not say.quiet:
+        say.line(f"{found.metric}, the mean over cells")
+        say.line(found.as_text())
+    say.note(f"{count(ran, 'cell')} run, {kept:,} kept, of {len(read):,}")
+    for line in few([f"{count(times, 'cell')}: {reason}" for reason, times in reasons.most_common()], say.verbose):
+        say.note(line)
+
+
+def _write(found: Pivot, table: str, force: bool) -> None:
+    from moeopt.documents import to_json, write_file
+
+    made = {".md": found.as_markdown, ".csv": found.as_csv, ".tex": found.as_tex}
+    ending = Path(table).suffix.lower()
+    text = made[ending]() if ending in made else to_json(found.to_dict()) + "\n"
+    write_file(table, text, force=force)

@@ -1,0 +1,133 @@
+"""Tasks through an executor: results as they come, and none lost with a worker that dies."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+TaskT = TypeVar("TaskT")
+DoneT = TypeVar("DoneT")
+
+IN_FLIGHT = 64
+"""Tasks handed over and not yet done, at most: a grid of millions is not pickled at once."""
+LOST_BY_DASK = "KilledWorker"
+"""What Dask raises for a task that took several workers with it; it has tried again by itself."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """In place of a result: the task ended its worker, with nothing else at work."""
+
+    reason: str
+
+
+def run_all(
+    function: Callable[[TaskT], DoneT],
+    tasks: Sequence[TaskT],
+    executor: Executor | Callable[[], Executor] | None = None,
+) -> Iterator[tuple[int, DoneT | Lost]]:
+    """The place of each task and what the function made of it, as they are done; without an executor one by one.
+
+    Parameters
+    ----------
+    function, tasks
+        For workers that are processes both must be picklable: a function of a module, plain data.
+    executor
+        One of ``concurrent.futures`` (a Dask client's ``get_executor()`` too), which stays open; or a function that
+        makes one, and is asked for another when its workers die.
+
+    Yields
+    ------
+    (place, result)
+        Every task once. When a pool breaks, no one can say which task did it: those that were under way are run again
+        one at a time, and the one that breaks the pool alone is given up as `Lost`.
+
+    Raises
+    ------
+    BrokenExecutor
+        An executor that was given ready broke; results so far have been handed out.
+    Exception
+        Whatever the function raises.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     sorted(run_all(str.upper, ["a", "b"], pool))
+    [(0, 'A'), (1, 'B')]
+    """
+    if executor is None:
+        for place, task in enumerate(tasks):
+            yield place, function(task)
+        return
+    pools = _Pools(executor)
+    try:
+        yield from _flown(function, tasks, pools)
+    finally:
+        pools.close()
+
+
+class _Pools:
+    """The executor, and another one in its place when it is broken."""
+
+    def __init__(self, given: Executor | Callable[[], Executor]) -> None:
+        self._make = None if isinstance(given, Executor) else given
+        self.pool: Executor = given if isinstance(given, Executor) else given()
+
+    def renew(self, error: BrokenExecutor) -> None:
+        """A fresh one, if we know how to make it."""
+        if self._make is None:
+            raise error
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        self.pool = self._make()
+
+    def close(self) -> None:
+        """Ours is ended, tasks under way with it; one that was given stays."""
+        if self._make is None:
+            return
+        workers = list((getattr(self.pool, "_processes", None) or {}).values())
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:  # those at work do not look at the queue, and nobody wants their answer
+            worker.terminate()
+
+
+def _flown(
+    function: Callable[[TaskT], DoneT], tasks: Sequence[TaskT], pools: _Pools
+) -> Iterator[tuple[int, DoneT | Lost]]:
+    waiting, suspects = deque(range(len(tasks))), deque[int]()
+    flying: dict[Future[DoneT], int] = {}
+    while waiting or suspects or flying:
+        broken: BrokenExecutor | None = None
+        back: list[int] = []
+        alone = bool(suspects) and not flying
+        queue, most = (suspects, 1) if alone else (deque[int](), 0) if suspects else (waiting, IN_FLIGHT)
+        while queue and len(flying) < most:
+            place = queue.popleft()
+            try:
+                flying[pools.pool.submit(function, tasks[place])] = place
+            except BrokenExecutor as error:
+                broken = error
+                queue.appendleft(place)
+                break
+        for future in wait(flying, return_when=FIRST_COMPLETED).done if flying else ():
+            place = flying.pop(future)
+            try:
+                result: Any = future.result()
+            except BrokenExecutor as error:
+                broken = error
+                back.append(place)
+            except Exception as error:
+                if type(error).__name__ != LOST_BY_DASK:
+                    raise
+                yield place, Lost(str(error))
+            else:
+                yield place, result
+        if broken is not None:
+            back += flying.values()
+            flying.clear()
+            pools.renew(broken)
+            if alone and back:
+                yield back[0], Lost(str(broken))
+            else:
+                suspects.extend(sorted(back))

@@ -1,0 +1,111 @@
+"""Executors by the words of the command line: ``processes:4``, ``threads:4``, ``dask:tcp://host:8786``."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from moeopt.errors import InstanceError, Violation, Violations
+
+KINDS = ("processes", "threads", "dask")
+WORKERS_MAX = 4096
+ANSWER_S = 10
+"""A scheduler that has not answered by then is not there."""
+
+
+def make_executor(words: str) -> Callable[[], Executor] | None:
+    """What makes an executor of that kind; ``None`` for ``serial``, one task after the other.
+
+    Parameters
+    ----------
+    words
+        ``serial``; ``processes:N`` or ``threads:N``, without N as many as this machine has processors; ``dask:ADDRESS``
+        of a scheduler, whose workers must have the same version of moeopt.
+
+    Raises
+    ------
+    InstanceError
+        No such kind, no such number; Dask is not installed or does not answer at that address.
+
+    >>> make_executor("serial") is None, make_executor("threads:2")()._max_workers
+    (True, 2)
+    >>> make_executor("proceses:4")
+    Traceback (most recent call last):
+    ...
+    moeopt.errors.InstanceError: executor = proceses:4: is none of serial, processes:N, threads:N, dask:ADDRESS. Did you mean processes:4?
+    """  # noqa: E501
+    kind, _, rest = words.partition(":")
+    if words == "serial":
+        return None
+    if kind == "dask" and rest:
+        return partial(_dask, rest)
+    check = Violations()
+    if kind not in ("processes", "threads"):
+        from difflib import get_close_matches
+
+        near = get_close_matches(kind, KINDS, n=1, cutoff=0.6)
+        fix = f"Did you mean {near[0]}:{rest or 'ADDRESS' if near[0] == 'dask' else rest or 4}?" if near else "Use one"
+        rule = "is none of serial, processes:N, threads:N, dask:ADDRESS"
+        check.add("executor", words, rule=rule, fix=fix)
+    elif rest and not (rest.isascii() and rest.isdigit() and 1 <= int(rest) <= WORKERS_MAX):
+        rule = f"must have a whole number of workers in [1, {WORKERS_MAX:,}]"
+        check.add("executor", words, rule=rule, fix=f"Use {kind}:{os.cpu_count() or 1}")
+    check.raise_if_any()
+    workers = int(rest) if rest else os.cpu_count() or 1
+    return partial(_processes if kind == "processes" else _threads, workers)
+
+
+def _threads(workers: int) -> Executor:
+    return ThreadPoolExecutor(workers)
+
+
+def _processes(workers: int) -> Executor:
+    from multiprocessing import get_context
+
+    # Spawned, so that no thread or lock of ours is copied; the same on every system.
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_quiet)
+
+
+def _quiet() -> None:
+    """Ctrl-C reaches the whole group; workers leave it to their parent, which ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _dask(address: str) -> Executor:
+    distributed: Any
+    try:
+        import distributed
+    except ImportError:
+        fix = "Install it: pip install 'moeopt[dask]'"
+        raise InstanceError(
+            [Violation("executor", "", f"dask:{address}", "needs Dask, which is missing", fix)]
+        ) from None
+    try:
+        client: Any = distributed.Client(address, timeout=ANSWER_S, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        reason = str(error).split("\n")[0] or "nothing answers"
+        fix = "Start it with dask scheduler, or use processes"
+        rule = f"cannot be reached ({reason})"
+        raise InstanceError([Violation("executor", "", f"dask:{address}", rule, fix)]) from None
+    found: Executor = client.get_executor()
+    return _Closing(found, client)
+
+
+class _Closing(Executor):
+    """A Dask executor that closes its client with itself."""
+
+    def __init__(self, inner: Executor, client: Any) -> None:
+        self._inner, self._client = inner, client
+
+    def submit(self, function: Any, /, *args: Any, **named: Any) -> Any:
+        """As the executor inside."""
+        return self._inner.submit(function, *args, **named)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Both."""
+        self._inner.shutdown(wait=wait)
+        self._client.close()

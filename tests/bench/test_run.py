@@ -1,0 +1,161 @@
+"""Grids run into folders: the same bytes however they are cut and spread, and nothing of another grid is taken."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moeopt.bench import Grid, pivot, read_cells, read_grid, run_cell, run_grid
+from moeopt.bench.folder import TIMES
+from moeopt.errors import InstanceError
+from moeopt.executors import make_executor
+
+DRAWN = {"generator": "zipf", "layers": 2, "experts": 8, "top_k": 2, "tokens": 1000}
+GRID = Grid(
+    ("contiguous", "lpt", "snake"),
+    {"g2": {"gpus": 2, "slots": 8}, "tight": {"gpus": 2, "slots": 6}},
+    {"steep": {**DRAWN, "alpha": 1.5}, "flat": {**DRAWN, "generator": "uniform"}},
+    (0, 1),
+)
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    return {one.name: one.read_bytes() for one in folder.glob("*.json")}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("grid") / "results"
+    ran = run_grid(GRID, folder)
+    assert (ran.ran, ran.kept, ran.lost) == (24, 0, ())
+    return results(folder)
+
+
+@settings(max_examples=15)
+@given(cuts=st.lists(st.integers(1, 23), min_size=1, max_size=3))
+def test_however_it_is_cut_and_gone_on_with_the_bytes_are_the_same(
+    undisturbed: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+
+    for cut in cuts:
+
+        def stop(done: int, total: int, cut: int = cut) -> None:
+            if done == cut:
+                raise KeyboardInterrupt
+
+        if len(results(folder)) < cut:
+            with pytest.raises(KeyboardInterrupt):
+                run_grid(GRID, folder, on_cell=stop)
+            assert len(results(folder)) == cut
+    run_grid(GRID, folder)
+    assert results(folder) == undisturbed
+
+
+@pytest.mark.parametrize("words", ["threads:3", "processes:2"])
+def test_however_it_is_spread_the_bytes_are_the_same(undisturbed: dict[str, bytes], tmp_path: Path, words: str) -> None:
+    run_grid(GRID, tmp_path, executor=make_executor(words))
+    assert results(tmp_path) == undisturbed
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff", b'{"schema": "moeopt/bench-cell/1"}', None])
+def test_a_result_that_is_damaged_or_gone_is_made_again(
+    undisturbed: dict[str, bytes], tmp_path: Path, damage: bytes | None
+) -> None:
+    run_grid(GRID, tmp_path)
+    name = sorted(undisturbed)[5]
+    (tmp_path / name).unlink()
+    if damage is not None:
+        (tmp_path / name).write_bytes(damage)
+    (tmp_path / TIMES).write_text("half a li")
+    assert run_grid(GRID, tmp_path).ran == 1
+    assert results(tmp_path) == undisturbed
+
+
+def test_a_result_of_another_grid_is_not_taken_for_ones_own(tmp_path: Path) -> None:
+    """A name may be equal by chance; the fingerprint says whose it is."""
+    first = next(GRID.cells())
+    run_grid(GRID, tmp_path)
+    document = json.loads((tmp_path / first.file_name).read_text())
+    (tmp_path / first.file_name).write_text(json.dumps({**document, "fingerprint": "0" * 64}))
+    assert run_grid(GRID, tmp_path).ran == 1
+
+
+def test_new_contents_of_a_file_are_new_cells(tmp_path: Path) -> None:
+    loads = tmp_path / "loads.csv"
+    loads.write_text("4,3,2,1\n")
+    (tmp_path / "grid.json").write_text(
+        json.dumps(
+            {"policies": ["lpt"], "shapes": {"g2": {"gpus": 2, "slots": 4}}, "loads": {"own": {"file": "loads.csv"}}}
+        )
+    )
+    folder = tmp_path / "results"
+    assert run_grid(read_grid(tmp_path / "grid.json"), folder).ran == 1
+    assert run_grid(read_grid(tmp_path / "grid.json"), folder).kept == 1
+    loads.write_text("4,3,2,9\n")
+    assert run_grid(read_grid(tmp_path / "grid.json"), folder).ran == 1
+    found = [one["objective"] for one in read_cells(folder)]
+    assert sorted(found) == [5.0, 11.0]  # 4 + 1 beside 3 + 2, and 9 + 2
+
+
+def test_cells_say_why_they_have_no_result(tmp_path: Path) -> None:
+    run_grid(GRID, tmp_path)
+    tight = [one for one in read_cells(tmp_path, GRID.cells()) if one["cell"]["shape"] == "tight"]
+    assert len(tight) == 12
+    assert all(one["status"] is None and "must hold each of 8 experts once" in one["reason"] for one in tight)
+    gone = Grid(("lpt",), {"g": {"gpus": 1, "slots": 4}}, {"own": {"file": str(tmp_path / "none.csv")}})
+    assert "none.csv" in run_cell(next(gone.cells()))["reason"]
+
+
+def test_the_pivot_is_the_mean_of_what_cells_have(tmp_path: Path) -> None:
+    run_grid(GRID, tmp_path)
+    documents = read_cells(tmp_path, GRID.cells())
+    found = pivot(documents, ["loads", "policy"], "imbalance_worst")
+    for row, loads in enumerate(found.row_names):
+        for column, policy in enumerate(found.column_names):
+            cells = [
+                one["imbalance_worst"] for one in documents
+                if (one["cell"]["loads"], one["cell"]["policy"]) == (loads, policy) and one["status"]
+            ]  # fmt: skip
+            assert found.counts[row][column] == len(cells) == 2
+            assert found.means[row][column] == pytest.approx(np.mean(cells), rel=1e-12)
+    assert found.missing == 12
+    assert [one["runtime_s"] is not None for one in documents] == [True] * 24
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is of POSIX")
+def test_killed_at_half_and_resumed_the_bytes_are_those_of_an_undisturbed_run(tmp_path: Path) -> None:
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(
+        "policies: [contiguous, lpt]\nshapes: {g: {gpus: 4, slots: 40}}\nseeds: "
+        f"{list(range(60))}\nloads: {{z: {{generator: zipf, layers: 2, experts: 32, top_k: 4}}}}\n"
+    )
+    command = [sys.executable, "-m", "moeopt", "bench", str(grid), "-q", "-o"]
+    half, whole = tmp_path / "half", tmp_path / "whole"
+    subprocess.run([*command, str(whole)], check=True)
+    with subprocess.Popen([*command, str(half)]) as child:
+        while not half.is_dir() or len(results(half)) < 20:
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.send_signal(signal.SIGKILL)
+    left = len(results(half))
+    assert 20 <= left < 120
+    refused = subprocess.run([*command, str(half)], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "--resume" in refused.stderr
+    subprocess.run([*command, str(half), "--resume"], check=True)
+    assert results(half) == results(whole) and len(results(half)) == 120
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InstanceError, match="cannot be made"):
+        run_grid(GRID, tmp_path / "no" / "such")
