@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
     from moeopt.workload import LoadTable
 
+SUM = "sum"
 WHAT = {"plan": "a plan", "instance": "an instance document"}
 
 
@@ -134,8 +135,9 @@ def _names(path: str, table: LoadTable, several: bool) -> list[str]:
 
 
 def without_budget(shape: Shape) -> Shape:
-    """The shape of the history: budgets are of every re-plan, and how windows combine is said apart."""
-    return replace(shape, max_moves=None, max_moves_per_layer=None, combine=None)
+    """The shape of the history: budgets are of every re-plan, and windows that are added up combine in no way."""
+    combine = None if shape.combine == SUM else shape.combine
+    return replace(shape, max_moves=None, max_moves_per_layer=None, combine=combine)
 
 
 def size_of_expert(shape: Shape, llm: str | None, say: Say) -> Shape:

@@ -114,9 +114,7 @@ def make_plan(policy: Policy, shown: PlacementInstance, limits: Limits, seed: in
     limited = shown.changed(max_moves=policy.max_moves, max_moves_per_layer=policy.max_moves_per_layer)
     held = True
     if "moves" in limited.extras and method.applies(limited) is not None:
-        free = shown.changed(move_cost=0.0)
-        if method.applies(free) is None:
-            limited, held = free, False
+        limited, held = shown.changed(move_cost=0.0), False
     reason = method.applies(limited)
     if reason is not None:
         raise NotApplicable(f"{policy.method} does not apply: {reason}")

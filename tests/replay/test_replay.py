@@ -318,3 +318,29 @@ def test_equal_policies_are_played_once() -> None:
     found = play(history(), ["keep", "keep"])
     assert [row.policy for row in found.rows] == ["keep"]
     assert "keep" not in METHODS
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"split": "free"},
+        {"split": "sglang-static"},
+        {"fill": "at_most"},
+        {"speed": [1, 1, 0.5]},
+        {"shared": "hosted", "top_k": 2},
+        {"shared": "replicated", "top_k": 2},
+        {"distinct": False},
+        {"lost": [1], "slots": 24},
+        {"move_cost": 5.0},
+    ],
+)
+def test_rules_of_placement_hold_in_every_window(rules: dict[str, Any]) -> None:
+    one = history(3, layers=1, **rules)
+    found = play(one, ["keep", "eplb"], max_moves=2)
+    assert [row.reason for row in found.rows] == ["", ""]
+    assert replay.faults(json.loads(found.to_json()), one) == []
+
+
+def test_a_method_that_does_not_apply_says_why() -> None:
+    found = play(history(survive_nodes=1, nodes=3, slots=18), ["keep", "eplb"], max_moves=2, first="search")
+    assert found.rows[1].reason == "at window 2: eplb does not apply: it does not know these rules: survive_nodes"
