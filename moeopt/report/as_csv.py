@@ -8,13 +8,13 @@ from io import StringIO
 
 from moeopt.report.block import Block, Header
 from moeopt.report.head import all_versions
-from moeopt.report.sheet import sheets_of
+from moeopt.report.sheet import Sheet, sheets_of
 
 MADE = ("problem", "seed", "command", "versions")
 """Columns of the whole report, behind those of its problems; an empty cell means there is no such number."""
 
 
-def render_csv(blocks: Sequence[Block], header: Header) -> str:
+def render_csv(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole file."""
     sheets = sheets_of(blocks)
     versions = "; ".join(f"{name} {version}" for name, version in all_versions(sheets, header).items())
@@ -25,5 +25,6 @@ def render_csv(blocks: Sequence[Block], header: Header) -> str:
     writer.writeheader()
     for block, sheet in zip(blocks, sheets, strict=True):
         for record in sheet.records:
-            writer.writerow({**record, "problem": block.comparison.problem, **made})
+            named = {} if isinstance(block, Sheet) else {"problem": block.comparison.problem}
+            writer.writerow({**record, **named, **made})
     return buffer.getvalue()

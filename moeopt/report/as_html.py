@@ -14,7 +14,7 @@ from moeopt.report.sheet import Sheet, sheets_of
 from moeopt.report.sorting import SCRIPT
 
 
-def render_html(blocks: Sequence[Block], header: Header) -> str:
+def render_html(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole page."""
     sheets = sheets_of(blocks)
     name = escape(title(sheets))

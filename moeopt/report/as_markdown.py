@@ -15,7 +15,7 @@ from moeopt.report.sheet import Sheet, sheets_of
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def render_markdown(blocks: Sequence[Block], header: Header) -> str:
+def render_markdown(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole document."""
     sheets = sheets_of(blocks)
     parts = [f"# {plain(title(sheets))}", ""]

@@ -89,6 +89,9 @@ class Sheet:
     common: Mapping[str, Any] = field(default_factory=dict)
 
 
-def sheets_of(blocks: Sequence[Block]) -> list[Sheet]:
-    """The sheet of every block, in their order; blocks may be of several problems."""
-    return [import_module(f"moeopt.report.{block.comparison.problem}").sheet(block) for block in blocks]
+def sheets_of(parts: Sequence[Block | Sheet]) -> list[Sheet]:
+    """The sheet of every part, in their order; blocks may be of several problems, and a sheet stays as it is."""
+    return [
+        part if isinstance(part, Sheet) else import_module(f"moeopt.report.{part.comparison.problem}").sheet(part)
+        for part in parts
+    ]
