@@ -45,6 +45,8 @@ ROUTING := instances/made/routing_law_to_intent.json
 COLLOCATION := instances/made/collocation_planted.npz --cluster 4x8-h100
 MICROBATCH := instances/made/microbatch_dbrx_a800.json
 MESH := --llm deepseek-v3 --gpu h200 --rate 20 --input-tokens 4000 --output-tokens 1000 --ttft 2s --tpot 50ms
+HISTORY := $(patsubst %,instances/published/deepseek_v2_lite_%.csv,law intent summary translation) --slices 6
+REPLAY := --gpus 8 --slots 72 --policies keep,eplb,search,search@30%,search@none --max-moves 10%
 
 reports: $(VENV)/run.stamp
 	@$(BIN)/moeopt warmup --quiet
@@ -53,6 +55,7 @@ reports: $(VENV)/run.stamp
 	$(BIN)/moeopt compare $(COLLOCATION) -o reports/collocation.html,reports/collocation.md --force
 	$(BIN)/moeopt compare $(MICROBATCH) -o reports/microbatch.html,reports/microbatch.md --force
 	$(BIN)/moeopt compare $(MESH) -o reports/mesh.html,reports/mesh.md --force
+	$(BIN)/moeopt replay $(HISTORY) $(REPLAY) -o reports/replay.html,reports/replay.md --force
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

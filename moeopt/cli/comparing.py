@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
 from moeopt.cli.compare_gate import code
 from moeopt.cli.compare_room import Answer, Asked, Room
 from moeopt.cli.options import Output
 from moeopt.cli.say import Say
-from moeopt.cli.target import check_target, refuse_stdout
+from moeopt.cli.target import check_target, refuse_stdout, targets
 from moeopt.cli.verb import COMMAND
 
 
@@ -64,17 +63,10 @@ def check_output(output: Output) -> None:
 
 
 def reports_of(output: Output) -> list[str]:
-    """The files of the report: several with commas between them, each with an ending of a format.
-
-    >>> reports_of(Output(output="a.html,a.md")), reports_of(Output(output="a,b.html")), reports_of(Output())
-    (['a.html', 'a.md'], ['a,b.html'], [])
-    """
-    if output.output is None:
-        return []
+    """The files of the report."""
     from moeopt.report import FORMATS
 
-    paths = output.output.split(",")
-    return paths if all(Path(path).suffix.lower() in FORMATS for path in paths) else [output.output]
+    return targets(output.output, tuple(FORMATS))
 
 
 def _scored(parts: Sequence[tuple[Room, Asked]]) -> list[str]:

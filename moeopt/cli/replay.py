@@ -56,7 +56,7 @@ def replay(
     from moeopt.cli.interrupts import stopping
     from moeopt.cli.replay_input import read_history, size_of_expert, without_budget
     from moeopt.cli.solving import find_plugins, guarded_output
-    from moeopt.cli.target import STDOUT, check_target
+    from moeopt.cli.target import STDOUT, check_target, targets
     from moeopt.documents import to_json
     from moeopt.errors import Violations
     from moeopt.replay import replay as play
@@ -64,8 +64,12 @@ def replay(
     from moeopt.report.replay_file import FORMATS
 
     limits, prices, names = solving.limits(), pricing.prices(), playing.names()
-    if output.output is not None and output.output != STDOUT:
-        check_target(output.output, tuple(FORMATS), output.force, what="a replay")
+    files = targets(output.output, tuple(FORMATS)) if output.output != STDOUT else []
+    check = Violations()
+    for file in files:
+        with check.within():
+            check_target(file, tuple(FORMATS), output.force, what="a replay")
+    check.raise_if_any()
     _refuse(shape)
     methods = [*names, *([playing.first] if playing.first is not None else [])]
     find_plugins(methods)
@@ -111,9 +115,9 @@ def replay(
         _show(found, say)
     for note in found.notes:
         say.note(note)
-    if output.output is not None and output.output != STDOUT:
-        _write(output, found)
-        say.note(f"written: {output.output}")
+    if files:
+        _write(files, output.force, found)
+        say.note(f"written: {', '.join(files)}")
     failed = [row for row in found.rows if row.reason]
     for row in failed:
         complain(f"{row.policy}: {row.reason}")
@@ -133,15 +137,15 @@ def _refuse(shape: Shape) -> None:
         raise InstanceError(found)
 
 
-def _write(output: Output, found: Replay) -> None:
+def _write(files: list[str], force: bool, found: Replay) -> None:
     import shlex
 
     from moeopt.report import Header
     from moeopt.report.replay_file import write_replay
 
-    assert output.output is not None
     header = Header(command=shlex.join(["moeopt", *COMMAND.get()]), seed=found.seed)
-    write_replay(output.output, found, header, force=output.force)
+    for file in files:
+        write_replay(file, found, header, force=force)
 
 
 def _show(found: Replay, say: Say) -> None:
