@@ -164,7 +164,9 @@ def _fit(points: _Points, skipped: list[str]) -> KernelFit | None:
         notes.append(f"no even loads: fitted to {', '.join(sorted(set(points.load.tolist())))}")
     fitted = points.where(even)
     if len(fitted.seconds) < FEWEST:
-        skipped.append(f"{name}: {len(fitted.seconds)} points are too few for four constants, {FEWEST} are needed")
+        few = len(fitted.seconds)
+        said = "1 point is" if few == 1 else f"{few} points are"
+        skipped.append(f"{name}: {said} too few for four constants, {FEWEST} are needed")
         return None
     terms = _terms(fitted.sizes, machine, points.dtype)
     use = np.array([True, len(set((fitted.sizes["width"] / fitted.sizes["moe_tp"]).tolist())) > 1, True, True])

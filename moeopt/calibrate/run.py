@@ -78,7 +78,9 @@ def calibrate(tables: Iterable[Table], *, gpu: str | None = None) -> Calibration
     if not check.found and not (kernels or collectives or steps):
         files = ", ".join(source.file for source in sources) or "none"
         reason = f": {'; '.join(skipped)}" if skipped else ""
-        check.add("tables", files, rule=f"nothing can be fitted{reason}", fix="Give more measurements")
+        few = any("few" in said for said in skipped) or not skipped
+        fix = "Give more measurements" if few else "Mend what is named, or measure something else"
+        check.add("tables", files, rule=f"nothing can be fitted{reason}", fix=fix)
     check.raise_if_any()
     return Calibration(
         schema="moeopt/calibration/1",

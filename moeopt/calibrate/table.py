@@ -55,7 +55,7 @@ class Table:
         name = self.find(names)
         if name is None:
             if default is None:
-                check.add(names[0], "missing", rule="must be a column", fix=f"Call it {' or '.join(names)}")
+                check.add(names[0], "missing", rule="must be a column", fix=self._call_it(names))
             return np.full(len(self), np.nan if default is None else default)
         cells = self.columns[name]
         plain = all(type(cell) in (int, float) for cell in cells)
@@ -69,6 +69,13 @@ class Table:
             check.add(name, seen, rule=rule, fix=fix, where=f"row {place + 1}")
             values[place] = np.nan  # what is wrong is said once
         return values
+
+    def _call_it(self, names: Sequence[str]) -> str:
+        """Names that a missing column may have; of times, with a unit."""
+        if tuple(names) != ("seconds",):
+            return f"Call it {' or '.join(names)}"
+        bare = [name for name in SECONDS if name in self.columns]
+        return "Call it time_s, time_ms or time_us" + (f": {bare[0]} has no unit" if bare else "")
 
     def words(self, names: Sequence[str], default: str) -> list[str]:
         """A column of text; the default where there is none, or a cell is empty."""

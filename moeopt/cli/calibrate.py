@@ -222,4 +222,13 @@ def _micro(seconds: float) -> str:
 
 
 def _range(ranges: dict[str, tuple[float, float]], *names: str) -> str:
-    return ", ".join(f"{name} {ranges[name][0]:g}-{ranges[name][1]:g}" for name in names if name in ranges)
+    """Measured ranges, thousands set apart.
+
+    >>> _range({"bytes": (1000.0, 1e8), "width": (192.5, 192.5)}, "bytes", "width")
+    'bytes 1,000-100,000,000, width 192.5-192.5'
+    """
+    return ", ".join(f"{name} {_plain(ranges[name][0])}-{_plain(ranges[name][1])}" for name in names if name in ranges)
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"

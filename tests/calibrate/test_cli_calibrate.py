@@ -64,3 +64,18 @@ def test_bad_usage_is_named(moeopt, paths, monkeypatch, words, text):  # noqa: F
 def test_help_has_an_example(moeopt):  # noqa: F811
     run = moeopt("calibrate", "--help")
     assert run.code == 0 and "moeopt calibrate moe_perf.parquet" in run.out
+
+
+def test_what_is_missing_is_said_with_a_remedy_that_helps(moeopt, tmp_path):  # noqa: F811
+    head, row = "op,ranks,bytes,time_us", "all_reduce,8,{},{}"
+    rows = [row.format(10 ** (3 * place), 20 + 10 * place) for place in range(1, 4)]
+    (tmp_path / "good.csv").write_text("\n".join([head, *rows]))
+    run = moeopt("calibrate", tmp_path / "good.csv", "--gpu", "h200")
+    assert run.code == 0 and "bytes 1,000-1,000,000,000" in run.out
+    for name, old, new, said in (
+        ("unit", "time_us", "time", "Call it time_s, time_ms or time_us: time has no unit"),
+        ("op", "all_reduce", "all_rdc", "all_rdc, 8 ranks, H200: 3 points of an operation that is not known"),
+    ):
+        (tmp_path / f"{name}.csv").write_text("\n".join([head, *rows]).replace(old, new))
+        run = moeopt("calibrate", tmp_path / f"{name}.csv", "--gpu", "h200")
+        assert run.code == 2 and said in run.err and "Give more measurements" not in run.err
