@@ -61,10 +61,15 @@ def _one(text: str, which: WhichLlm, asked: Asked, dtype: str | None, check: Vio
         key, equals, value = (word.strip() for word in part.partition("="))
         name = key.lower().replace("_", "-")
         if not equals or not value:
-            check.add(key or "''", value or "''", rule="must be KEY=VALUE", fix="Write llm=mixtral-8x7b,rate=5,ttft=2s")
+            check.add(
+                f"--{key}" if key else "''",
+                value or "''",
+                rule="must be KEY=VALUE",
+                fix="Write llm=mixtral-8x7b,rate=5,ttft=2s",
+            )
         elif name not in KEYS:
             rule = f"is not one of {', '.join(KEYS)}"
-            check.add(key, value, rule=rule, fix=did_you_mean(name, KEYS, "Use one of these"))
+            check.add(f"--{key}", value, rule=rule, fix=did_you_mean(name, KEYS, "Use one of these"))
         elif name.replace("-", "_") in values:
             check.add(name, value, rule="is given twice", fix="Give it once")
         else:
@@ -162,8 +167,9 @@ def _workload(asked: Asked, notes: list[str]) -> Workload:
             notes.append(f"a context of {context:,} tokens is a prompt of {tokens:,} and half of the answer")
     elif tokens is None:
         tokens = INPUT
-        said = f"prompts of {INPUT:,} tokens" + (f" and answers of {OUTPUT:,}" if asked.output_tokens is None else "")
-        notes.append(f"{said} are assumed: --input-tokens, --output-tokens")
+        both = asked.output_tokens is None
+        said = f"prompts of {INPUT:,} tokens" + (f" and answers of {OUTPUT:,}" if both else "")
+        notes.append(f"{said} are assumed: --input-tokens" + (", --output-tokens" if both else ""))
     check.raise_if_any()
     assert tokens is not None
     return Workload(tokens, output, asked.cached, asked.rate)

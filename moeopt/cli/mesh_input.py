@@ -10,7 +10,7 @@ from moeopt.cli.llms import WhichLlm
 from moeopt.cli.mesh_demands import demands_of
 from moeopt.cli.mesh_fleet import gpus_of, sides_of
 from moeopt.cli.mesh_options import Asked, Choice, Fleet, given
-from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.errors import InstanceError, Violation, Violations, did_you_mean
 
 if TYPE_CHECKING:
     from moeopt.mesh import Demand, GpuType, Imbalance, MeshInstance
@@ -71,6 +71,7 @@ def from_options(which: WhichLlm, fleet: Fleet, asked: Asked, choice: Choice) ->
         gpus = gpus_of(fleet, notes)
     rest = _choices(choice, fleet, demands, check)
     objective: Any = asked.objective or _objective(demands, gpus)
+    guessed = asked.objective is None and any(one.field.startswith("--demand") for one in check.found)
     band, instance = None, None
     if demands and gpus:  # what is wrong already has a stand-in, so that all is said at once
         with check.within():
@@ -79,8 +80,9 @@ def from_options(which: WhichLlm, fleet: Fleet, asked: Asked, choice: Choice) ->
         name = ", ".join(dict.fromkeys(demand.llm.name for demand in demands))
         with check.within():
             instance = MeshInstance(tuple(demands), tuple(gpus), objective, name=name, **rest)
-    if check.found:
-        raise InstanceError([as_typed(one) for one in check.found])
+    if check.found:  # what a guessed objective needs is no fault where a demand's text may have said it
+        found = [one for one in check.found if not (guessed and one.rule.startswith("is needed for the objective"))]
+        raise InstanceError([as_typed(one) for one in found])
     assert instance is not None
     return Question(instance, tuple(notes), band)
 
@@ -150,7 +152,13 @@ def _objective(demands: list[Demand], gpus: list[GpuType]) -> str:
 def _choices(choice: Choice, fleet: Fleet, demands: list[Demand], check: Violations) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if choice.families is not None:
-        names = [name for part in choice.families.split(",") for name in LISTS.get(part.strip(), (part.strip(),))]
+        words = [part.strip() for part in choice.families.split(",")]
+        known = (*LISTS["all"], *LISTS)
+        for word in words:
+            if word not in known:
+                rule = f"is not one of {', '.join(known)}"
+                check.add("--families", word or "''", rule=rule, fix=did_you_mean(word, known, "Use one of these"))
+        names = [name for word in words if word in known for name in LISTS.get(word, (word,))]
         found["families"] = tuple(dict.fromkeys(names))
     if choice.kv is not None:
         found["kv_formats"] = tuple(part.strip() for part in choice.kv.split(","))

@@ -24,6 +24,8 @@ from moeopt.mesh.workload import Slo, Workload
 Objective = Literal["gpus", "price", "goodput", "time"]
 SCHEMA = "moeopt/mesh-instance/1"
 FAMILIES: tuple[Family, ...] = get_args(Family)
+OR_GOODPUT = ", or ask for goodput with the GPUs there are"
+"""What else one demand without a rate can be asked for."""
 MOST_BATCH = 4096
 """Sequences of one data-parallel rank at most, unless the instance says otherwise."""
 
@@ -201,7 +203,8 @@ class MeshInstance:
         for place, demand in enumerate(self.demands):
             wants_rate = self.objective in ("gpus", "price") or len(self.demands) > 1
             if wants_rate and demand.workload.rate_per_s is None:
-                fix = "Give requests a second, or ask for goodput with the GPUs there are"
+                fix = "Give requests a second"
+                fix += "; several demands share the GPUs by their rates" if len(self.demands) > 1 else OR_GOODPUT
                 where = f"{place}: {demand.llm.name}"
                 check.add(
                     "rate_per_s", "missing", rule=f"is needed for the objective {self.objective}", fix=fix, where=where

@@ -62,6 +62,16 @@ def test_everything_wrong_with_demands_is_said_with_its_place(moeopt):
 def test_a_rate_is_needed_by_each_of_several_demands(moeopt):
     run = moeopt("mesh", *GPUS, "--demand", "llm=mixtral-8x7b,rate=1", "--demand", "llm=qwen3-30b-a3b")
     assert run.code == 2 and "--rate[1: qwen3-30b-a3b] = missing" in run.err
+    run = moeopt("mesh", "--gpu", "h100:8", "--demand", "llm=mixtral-8x7b,ttft=2s", "--demand", "llm=qwen3-30b-a3b")
+    assert run.code == 2 and "several demands share the GPUs by their rates" in run.err
+    assert "ask for goodput" not in run.err  # which is what was asked
+
+
+def test_a_demand_that_cannot_be_read_has_no_other_faults_after_it(moeopt):
+    """The objective follows from the rate: where its text is wrong, nothing that a guess needs is asked for."""
+    for text, said in (("rate=", "rate = ''"), ("rat=5", "rat = 5"), ("rate=5,gpus=3", "gpus = 3")):
+        run = moeopt("mesh", "--gpu", "h100", "--demand", f"llm=mixtral-8x7b,{text}")
+        assert run.code == 2 and run.err.startswith(f"error: --demand 1: {said}") and run.err.count("error") == 1
 
 
 def test_what_holds_for_one_llm_is_refused_for_several(moeopt, tmp_path):

@@ -22,6 +22,7 @@ XML = ROOT / "tests" / "data" / "topologies" / "nccl_h100_a.xml"
         (("--llm", "nope", "--gpu", "gtx:8"), ["--llm = nope: is not in the catalogue", "--gpu = gtx: is not one of"]),
         ((*LLM, "--gpu", "h100", "--gpus", 0), ["--gpus = 0: must be a whole number >= 1"]),
         ((*LLM, "--gpu", "h100", "--gpus", -8), ["--gpus = -8: must be a whole number >= 1"]),
+        ((*EIGHT, "--families", "pool,long"), ["--families = pool: is not one of", "Did you mean pools?"]),
         ((*LLM, "--gpu", "h100:0"), ["--gpu = h100:0: must have a whole count >= 1, not 0"]),
         ((*LLM, "--gpu", "h100:1.5"), ["must have a whole count >= 1, not 1.5"]),
         ((*LLM, "--gpu", "h100:8:2:1"), ["must be NAME, NAME:COUNT or NAME:COUNT:PRICE"]),
