@@ -19,6 +19,17 @@ def percent(value: float) -> str:
     return f"{hundredths:,.{_decimals(hundredths)}f} %"
 
 
+def three(value: float) -> str:
+    """Three significant digits, thousands set apart and never a power of ten: a model has no more.
+
+    >>> three(15.8412), three(51234.0), three(999.6), three(0.0123), three(40.0)
+    ('15.8', '51,200', '1,000', '0.0123', '40')
+    """
+    if abs(value) >= 999.5:
+        return f"{float(f'{value:.3g}'):,.0f}"
+    return f"{value:.3g}"
+
+
 def percent_up(value: float) -> str:
     """As `percent`, rounded up: for "at most".
 

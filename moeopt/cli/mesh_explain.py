@@ -7,7 +7,7 @@ from typing import Any
 
 from moeopt.cli.say import Say
 from moeopt.cli.tables import table
-from moeopt.percent import percent
+from moeopt.percent import percent, three
 
 MOST = 5
 """Configurations of a family that are explained at most, beside its first."""
@@ -57,7 +57,7 @@ def reason(row: Row, best: Row) -> str:
     total = sum(more.values())
     sign = 1 if total >= 0 else -1
     order = sorted((name for name in more if abs(more[name]) >= MATTERS * whole), key=lambda name: -sign * more[name])
-    said = ", ".join(f"{names[name]} {more[name]:+,.3g}" for name in order)
+    said = ", ".join(f"{names[name]} {'+' if more[name] > 0 else ''}{three(more[name])}" for name in order)
     return f"{percent(abs(total) / whole)} {'more' if sign > 0 else 'less'}" + (f": {said}" if said else "")
 
 
@@ -90,7 +90,7 @@ def explain(words: str, solution: Mapping[str, Any], say: Say) -> None:
 
 def _add(rows: Any, row: Row, best: Row | None) -> None:
     parts = gpu_us(row)
-    cells = [f"{parts[name]:,.3g}" if parts.get(name) else "-" for name in COLUMNS]
+    cells = [three(parts[name]) if parts.get(name) else "-" for name in COLUMNS]
     if row is best:
         why = "bought" if row["bought"] else "the least of its kind"
     else:
@@ -100,7 +100,7 @@ def _add(rows: Any, row: Row, best: Row | None) -> None:
         ", ".join(f"{many:,} {name}" for name, many in row["gpus"].items()),
         f"{row['batch']:,}" if row["batch"] else "-",
         *cells,
-        f"{sum(parts.values()):,.4g}" if parts else "-",
+        three(sum(parts.values())) if parts else "-",
         f"{row['imbalance']:.3f}",
         why,
         style="bold green" if row["bought"] else None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from moeopt.cli.mesh_beside import beside
 from moeopt.cli.say import Say, count
 from moeopt.cli.tables import table
-from moeopt.percent import percent
+from moeopt.percent import percent, three
 from moeopt.report.mesh_words import achieved, behind
 from moeopt.report.mesh_words import per_second as rate
 
@@ -68,12 +68,12 @@ def show(result: Result, instance: MeshInstance, band: Band | None, say: Say) ->
 def seconds(value: float | None) -> str:
     """A time per token or to the first one.
 
-    >>> seconds(0.0349), seconds(1.636), seconds(None)
-    ('34.9 ms', '1.64 s', '-')
+    >>> seconds(0.0349), seconds(1.636), seconds(0.9996), seconds(1234.5), seconds(None)
+    ('34.9 ms', '1.64 s', '1 s', '1,230 s', '-')
     """
     if value is None:
         return "-"
-    return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
+    return f"{three(value * 1e3)} ms" if value < 0.9995 else f"{three(value)} s"
 
 
 def _pools(solution: Mapping[str, Any]) -> Any:
@@ -187,7 +187,8 @@ def _families(instance: MeshInstance, solution: Mapping[str, Any]) -> list[tuple
 def _bound(result: Result, instance: MeshInstance) -> list[tuple[str, str]]:
     assert result.objective is not None and result.lower_bound is not None
     sides = {"goodput": "serves more", "gpus": "takes fewer", "price": "costs less", "time": "takes less"}
-    text = f"{achieved(instance, result.objective)}; time ran out before a bound was proved; {result.status}"
+    ended = "stopped" if str(result.stop) == "INTERRUPTED" else "time ran out"
+    text = f"{achieved(instance, result.objective)}; {ended} before a bound was proved; {result.status}"
     if result.lower_bound:
         floor = achieved(instance, result.lower_bound).removeprefix("price ")
         kind = "certified" if result.bound_kind == "certified" else "a solver's claim"

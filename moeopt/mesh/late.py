@@ -11,6 +11,7 @@ from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import is_partial, market_of
 from moeopt.mesh.plan import plan_of
 from moeopt.mesh.verify import Evaluation, evaluate
+from moeopt.percent import three
 
 SENSIBLE_S = 10.0
 """A TTFT that some application may live with; above it, a plan without a limit says so."""
@@ -98,11 +99,11 @@ def _worth(instance: MeshInstance, judged: Evaluation) -> str:
     """A plan in the words of its goal."""
     value = float(judged.objective)
     if instance.objective == "goodput":
-        return f"{1 / value:.3g} requests/s"
+        return f"{three(1 / value)} requests/s"
     if instance.objective == "time":
-        return f"{value * 1e3:.3g} ms a token"
+        return f"{three(value * 1e3)} ms a token"
     return f"{value:,.0f} GPUs" if instance.objective == "gpus" else f"price {value:,.6g}"
 
 
 def _seconds(value: float) -> str:
-    return f"{value:.3g} s" if value < 1000 else f"{value:,.0f} s"
+    return f"{value:.3g} s" if value < 999.5 else f"{value:,.0f} s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from moeopt.percent import percent, percent_up
+from moeopt.percent import percent, percent_up, three
 from moeopt.registry import Comparison
 from moeopt.report import words
 from moeopt.report.mesh_rows import pools_said
@@ -23,18 +23,18 @@ GOALS = {
 }
 
 
+SAME = {"goodput": "as many requests", "gpus": "as many GPUs", "price": "the same price", "time": "the same time"}
+EQUAL = 1e-9
+"""Part of a value within which another one is the same."""
+
+
 def per_second(value: float | None) -> str:
     """Requests or tokens a second, three digits: a model has no more.
 
     >>> per_second(15.8412), per_second(51234.0), per_second(0.0123), per_second(None)
     ('15.8', '51,200', '0.0123', '–')
     """
-    if value is None:
-        return words.NONE
-    if value >= 1000:
-        digits = len(f"{value:.0f}") - 3
-        return f"{round(value, -digits):,.0f}"
-    return f"{value:.3g}"
+    return words.NONE if value is None else three(value)
 
 
 def achieved(instance: MeshInstance, value: float) -> str:
@@ -48,6 +48,8 @@ def achieved(instance: MeshInstance, value: float) -> str:
 
 def behind(instance: MeshInstance, value: float, best: float) -> str:
     """How a value of the objective compares with the best one, in the words of its goal."""
+    if abs(value - best) <= EQUAL * best:
+        return SAME[instance.objective]
     if instance.objective == "goodput":
         return f"{percent(1 - best / value)} fewer requests"
     more = percent(value / best - 1)

@@ -68,12 +68,12 @@ def percent(value: float | None) -> str:
 def seconds(value: float | None) -> str:
     """Three significant digits in a unit that fits.
 
-    >>> seconds(0.0072), seconds(16.98), seconds(0.0000005), seconds(5000)
-    ('7.20 ms', '17.0 s', '0.00 ms', '5,000 s')
+    >>> seconds(0.0072), seconds(0.9996), seconds(16.98), seconds(0.0000005), seconds(5000)
+    ('7.20 ms', '1.00 s', '17.0 s', '0.00 ms', '5,000 s')
     """
     if value is None:
         return NONE
-    number, unit = (value * 1e3, "ms") if value < 1 else (value, "s")
+    number, unit = (value * 1e3, "ms") if value < 0.9995 else (value, "s")
     digits = 2 if number < 10 else 1 if number < 100 else 0
     return f"{number:,.{digits}f} {unit}"
 

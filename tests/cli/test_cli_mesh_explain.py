@@ -7,6 +7,7 @@ import math
 import pytest
 
 from moeopt.cli.mesh_explain import gpu_us, matching, reason
+from moeopt.report.mesh_words import behind
 
 ONE = ("--llm", "mixtral-8x7b", "--gpu", "h100:8", "--input-tokens", 4000, "--output-tokens", 1000, "--tpot", "10ms")
 
@@ -61,3 +62,18 @@ def test_the_command_explains_and_says_what_is_not_there(moeopt):
     )
     run = moeopt("mesh", *ONE, "--explain", "EP320")
     assert "no configuration has this in its name; names are as " in run.err
+
+
+def test_no_time_or_rate_is_a_power_of_ten(moeopt):
+    run = moeopt("mesh", *ONE[:4], "--objective", "time", "--explain", "TP8")
+    assert run.code == 0 and "8,420" in run.out and "e+0" not in run.out
+
+
+@pytest.mark.parametrize("objective", ["gpus", "price", "goodput", "time"])
+def test_an_equal_plan_is_not_worse_by_nothing(objective):
+    class Asked:
+        pass
+
+    Asked.objective = objective
+    assert "0 %" not in behind(Asked, 3.0, 3.0) and behind(Asked, 3.0, 3.0 * (1 - 1e-12)) == behind(Asked, 3.0, 3.0)
+    assert behind(Asked, 4.0, 3.0) != behind(Asked, 3.0, 3.0)
