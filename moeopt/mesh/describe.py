@@ -141,14 +141,17 @@ def _demand(instance: MeshInstance, judged: Evaluation, demand: int) -> dict[str
     }
 
 
-def notes(instance: MeshInstance, judged: Evaluation, *, short: bool = False) -> list[str]:
-    """What a reader may not expect; `short`: time ran out before everything was looked at."""
+def notes(instance: MeshInstance, judged: Evaluation, *, proved: bool, short: bool = False) -> list[str]:
+    """What a reader may not expect; `proved`: no plan is better; `short`: time ran out before everything was seen."""
     found = []
     left = idle(instance, judged)
     if left:
         named = ", ".join(f"{count} of {instance.gpu(name).stock} {name}" for name, count in left.items())
-        why = "they would win nothing" if instance.objective in ("goodput", "time") else "they are not needed"
+        why = "they are not needed"
+        if instance.objective in ("goodput", "time"):
+            why = "they would win nothing" if proved else "this plan has no use for them, another one may have"
         found.append(f"{named} stay idle: {'more time may find a use' if short else why}")
+    found += _uneven_sizes(instance, judged)
     if instance.sides:
         looked = " and ".join(instance.families)
         found.append(f"the roles {said(instance.sides)} leave the families {looked}: no other is looked at")
@@ -162,4 +165,18 @@ def notes(instance: MeshInstance, judged: Evaluation, *, short: bool = False) ->
         found.append(f"no engine that is known launches {', '.join(paper)}: paper only")
     if len(configs_of(instance)) == 0:
         found.append("there are no configurations")
+    return found
+
+
+def _uneven_sizes(instance: MeshInstance, judged: Evaluation) -> list[str]:
+    """Sizes of replicas that a purchase of less than a server could have, and that servers cannot be filled with."""
+    found = []
+    for gpu in instance.gpus if instance.configs is None and instance.objective in ("gpus", "price") else ():
+        bought, server = judged.gpus.get(gpu.name, 0), gpu.node_gpus
+        sizes = [str(size) for size in range(2, bought) if server % size]
+        if sizes and bought <= server and (gpu.stock is None or gpu.stock >= server):
+            found.append(
+                f"replicas fill servers of {server} {gpu.name} evenly; with a stock of {bought - 1} or fewer, "
+                f"stages of {', '.join(sizes)} GPUs are looked at too, and fewer may do"
+            )
     return found

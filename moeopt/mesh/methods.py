@@ -7,7 +7,7 @@ from collections.abc import Callable
 from moeopt.mesh import exact, purchase
 from moeopt.mesh.brute_force import brute_force, too_many
 from moeopt.mesh.covering import Counts
-from moeopt.mesh.heuristics.megascale import megascale, not_apart
+from moeopt.mesh.heuristics.megascale import megascale, not_apart, unpublished
 from moeopt.mesh.heuristics.per_price import per_price
 from moeopt.mesh.heuristics.recipe import no_shapes, recipe
 from moeopt.mesh.heuristics.uniform import not_one_price, uniform
@@ -17,15 +17,27 @@ from moeopt.mesh.plan import MeshPlan, plan_of
 from moeopt.mesh.problem import house
 from moeopt.registry import Context, Method, Outcome
 
+Why = Callable[[MeshInstance], str | None]
 
-def _counted(choose: Callable[[MeshInstance], Counts | None]) -> Callable[[MeshInstance, Context], Outcome[MeshPlan]]:
+
+def _counted(
+    choose: Callable[[MeshInstance], Counts | None], why: Why = lambda instance: None
+) -> Callable[[MeshInstance, Context], Outcome[MeshPlan]]:
+    """A method that counts replicas; `why` it has none, where that is not the stock."""
+
     def run(instance: MeshInstance, context: Context) -> Outcome[MeshPlan]:
         counts = choose(instance)
         if counts is None:
-            return Outcome(None, notes=["no plan found: the stock ran out before everything was served"])
+            return Outcome(None, notes=[f"no plan found: {why(instance) or _ran_out(instance)}"])
         return Outcome(plan_of(instance, counts))
 
     return run
+
+
+def _ran_out(instance: MeshInstance) -> str:
+    if all(gpu.stock is None for gpu in instance.gpus):
+        return "the configurations that it takes do not serve everything"
+    return "the stock ran out before everything was served"
 
 
 def _per_price(instance: MeshInstance) -> Counts | None:
@@ -45,7 +57,9 @@ METHODS = (
         "per_price", _counted(_per_price), "most requests per GPU or price first, for whoever is behind", "baseline"
     ),
     Method("recipe", _counted(recipe), "tensor parallel in the node, data parallel across", "baseline", no_shapes),
-    Method("megascale", _counted(megascale), "attention and experts apart as published", "baseline", not_apart),
+    Method(
+        "megascale", _counted(megascale, unpublished), "attention and experts apart as published", "baseline", not_apart
+    ),
     Method("uniform", _counted(uniform), "one configuration for each phase of each demand", "baseline", not_one_price),
     Method("brute_force", _counted(brute_force), "every purchase, one after another", "exact", too_many),
     Method(

@@ -97,7 +97,7 @@ def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
             aside.append(f"solution.{key}")
         else:
             faults += _differences(f"solution.{key}", document["solution"][key], value)
-    said = describe.notes(instance, judged, short=short)
+    said = describe.notes(instance, judged, proved=optimal, short=short)
     faults += [f"notes: {note!r} is missing" for note in said if note not in document["notes"]]
     return faults, [*aside, *(f"notes: {note}" for note in document["notes"] if note not in said)]
 

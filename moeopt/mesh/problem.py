@@ -80,7 +80,7 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
         objective, below = float(judged.objective), min(float(low), float(judged.objective))
         gap = relative_gap(objective, below)
         optimal = gap <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
-        outcome.notes.extend(describe.notes(instance, judged, short=is_partial(instance)))
+        outcome.notes.extend(describe.notes(instance, judged, proved=optimal, short=is_partial(instance)))
         if late:
             outcome.notes.append(partial.LEFT_OUT + ", ".join(late))
         with suppress(OutOfTime), watching(context.deadline):

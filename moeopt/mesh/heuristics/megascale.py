@@ -17,7 +17,7 @@ PUBLISHED = "algorithm 1"
 def megascale(instance: MeshInstance) -> Counts | None:
     """Replicas by place; ``None`` where it cannot serve what is asked."""
     market, configs = market_of(instance), configs_of(instance)
-    marked = any(PUBLISHED in note for config in configs for note in config.notes)
+    marked = _marked(instance)
     kept = [
         offer
         for offer in market.offers
@@ -36,8 +36,25 @@ def published(instance: MeshInstance, config: Config, marked: bool) -> bool:
     return shape.n_e == instance.demands[config.demand].llm.experts
 
 
+def _marked(instance: MeshInstance) -> bool:
+    return any(PUBLISHED in note for config in configs_of(instance) for note in config.notes)
+
+
 def not_apart(instance: MeshInstance) -> str | None:
     """Why it says nothing about an instance."""
     if not any(isinstance(config.shape, ApartShape) for config in configs_of(instance)):
         return "no configuration has attention and experts on GPUs of their own; add apart to families"
+    return None
+
+
+def unpublished(instance: MeshInstance) -> str | None:
+    """Why it has no plan whatever the stock: its enumeration has nothing that can be used for a demand."""
+    marked = _marked(instance)
+    kept = [config for config in configs_of(instance) if published(instance, config, marked)]
+    for place, demand in enumerate(instance.demands):
+        mine = [config for config in kept if config.demand == place]
+        if not any(config.usable for config in mine):
+            what = "is usable" if mine else "is among the configurations"
+            whose = f" for {demand.llm.name}" if len(instance.demands) > 1 else ""
+            return f"nothing of its enumeration {what}{whose}: an expert a node, at most {MOST_M} micro-batches"
     return None
