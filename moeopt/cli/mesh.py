@@ -61,6 +61,10 @@ class Pace:
         return Limits(time_s(self.time_limit), self.gap, None, None, self.threads)
 
 
+LATER = {"TIME": "; a longer --time-limit, or fewer --families, leaves it time"}
+"""What helps where there is no plan."""
+
+
 @verb
 def mesh(
     say: Say,
@@ -167,7 +171,7 @@ def mesh(
     if result.status == "INFEASIBLE":
         return INFEASIBLE
     if result.status == "UNKNOWN":
-        complain(f"{instance.name or 'mesh'}: no plan was found ({result.stop})")
+        complain(f"{instance.name or 'mesh'}: no plan was found ({result.stop})" + LATER.get(str(result.stop), ""))
         return NO_PLAN
     return DONE
 

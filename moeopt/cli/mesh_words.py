@@ -189,7 +189,7 @@ def _bound(result: Result, instance: MeshInstance) -> list[tuple[str, str]]:
     sides = {"goodput": "serves more", "gpus": "takes fewer", "price": "costs less", "time": "takes less"}
     ended = "stopped" if str(result.stop) == "INTERRUPTED" else "time ran out"
     text = f"{achieved(instance, result.objective)}; {ended} before a bound was proved; {result.status}"
-    if result.lower_bound:
+    if result.lower_bound or result.status == "OPTIMAL":  # 0 is a bound of what costs nothing
         floor = achieved(instance, result.lower_bound).removeprefix("price ")
         kind = "certified" if result.bound_kind == "certified" else "a solver's claim"
         text = f"{achieved(instance, result.objective)}; no plan of these configurations {sides[instance.objective]} "

@@ -68,6 +68,7 @@ def test_a_second_signal_claims_nothing(moeopt, monkeypatch):
 def test_without_time_what_is_missing_is_said(moeopt):
     run = moeopt(*SMALL, "--time-limit", "1us", "--simulate")
     assert run.code == 4 and "no plan was found (TIME)" in run.err and "finished are none" in run.err
+    assert "no plan was found (TIME); a longer --time-limit" in run.err
 
 
 def test_an_answer_without_a_bound_or_runners_up_says_so(moeopt, monkeypatch, tmp_path: Path):
@@ -80,3 +81,9 @@ def test_an_answer_without_a_bound_or_runners_up_says_so(moeopt, monkeypatch, tm
     for verb in ("verify", "inspect"):
         assert moeopt(verb, file).code == 0
     assert moeopt("mesh", *SMALL[1:], "--json", "-o", tmp_path / "front.svg").code == 0
+
+
+def test_what_costs_nothing_is_proved_to_be_the_cheapest(moeopt):
+    run = moeopt("mesh", "--llm", "mixtral-8x7b", "--gpu", "h100::0", "--rate", 10, "--families", "colocated")
+    assert run.code == 0 and "price 0; no plan of these configurations costs less than 0 (certified)" in run.out
+    assert "before a bound was proved" not in run.out
