@@ -91,7 +91,8 @@ def bound(instance: CollocationInstance, row: int, deadline: Deadline | None = N
     diagonal = None
     touched = trivial(instance, rows)
     places = instance.num_units * int(instance.unit_slots.max())
-    paired = instance.num_units > 1 and places <= MOST_PLACES and rows.sets.shape[1] > 1
+    alone = int(instance.unit_slots.max()) >= instance.num_experts  # one unit can hold all: pairs say nothing
+    paired = instance.num_units > 1 and not alone and places <= MOST_PLACES and rows.sets.shape[1] > 1
     if paired and (deadline is None or deadline.remaining_s() > _least_s(instance, rows, places)):
         pairs = _padded(instance, rows)
         first = None if deadline is None else deadline.share(3)  # tables say more

@@ -12,7 +12,7 @@ from moeopt.collocation import verify
 from moeopt.collocation.heuristics import fill, nets, simple
 from moeopt.collocation.heuristics.pace import INTERPRETED
 from moeopt.collocation.heuristics.partition import generator, tempo
-from moeopt.collocation.heuristics.replicas import Spare
+from moeopt.collocation.heuristics.replicas import Spare, seated
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.rows import loads_of
 from moeopt.registry import Context
@@ -74,7 +74,11 @@ def level_by_level(
 
     GPUs get one slot more at a time, from as few as hold the experts: a plan goes on from that of the level before, and
     is kept where it is better. Whole plans are made anew at every doubling. So more slots never make a plan worse.
+    Where every unit holds all experts nothing need travel, and nothing is searched.
     """
+    whole = _everywhere(instance, row)
+    if whole is not None and judged(instance, row, whole)[:2] == (0.0, 0.0):
+        return whole, 0
     held, done, anew, before = None, 0, 0, instance
     for number, part in enumerate(levels(instance)):
         if held is not None and context.deadline.passed():
@@ -90,6 +94,18 @@ def level_by_level(
             break
     assert held is not None
     return _moved(before, instance, held), done
+
+
+def _everywhere(instance: CollocationInstance, row: int) -> Ints | None:
+    """(S,) every expert in every unit, if there is room."""
+    units, experts = nets.search_units(instance), instance.num_experts
+    held, slot_unit = np.full(instance.num_slots, -1, dtype=np.int64), units[instance.gpu_of_slot]
+    for unit in np.unique(units):
+        slots = np.flatnonzero(slot_unit == unit)
+        if len(slots) < experts:
+            return None
+        held[slots[:experts]] = np.arange(experts)
+    return seated(instance, row, held, units)
 
 
 def levels(instance: CollocationInstance) -> Iterator[CollocationInstance]:
