@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from moeopt import collocation
 from moeopt.cluster import reference
 from moeopt.collocation import CollocationInstance
+from moeopt.collocation.heuristics import repair, spectral
 from moeopt.collocation.heuristics.nets import layer_net
 from moeopt.collocation.heuristics.pace import SLICE, paced
 from moeopt.limits import Deadline, Limits
@@ -98,3 +101,26 @@ def test_slices_grow_from_one_round_and_none_begins_without_time() -> None:
     assert paced(seen.append, 1200, net, True, Deadline(None)) == 1200 and seen == [1200]
     seen.clear()
     assert paced(seen.append, 1200, net, True, Deadline(None, lambda: True)) == 0
+
+
+def test_no_start_is_made_that_there_is_no_time_to_search_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spectral, "embedded", None)
+    instance = CollocationInstance(IDS, experts=64, nodes=4, gpus=8)
+    result = collocation.solve(instance, method="search", limits=Limits(time_s=1e-6))
+    assert result.stop is Stop.TIME and collocation.faults(instance, result.plan) == []
+
+
+@pytest.mark.parametrize("method", ["search", "spectral"])
+def test_swaps_towards_the_load_cap_end_with_the_time(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair, "MOMENT_S", 0.0)
+    counted = Counter()
+    tokens = repair._tokens
+
+    def counting(*given: object) -> object:
+        counted["all"] += 1
+        return tokens(*given)
+
+    monkeypatch.setattr(repair, "_tokens", counting)
+    instance = CollocationInstance(IDS, experts=64, nodes=4, gpus=8, slots=256, max_imbalance=1.0001)
+    result = collocation.solve(instance, method=method, limits=Limits(time_s=1e-6))
+    assert result.status is Status.UNKNOWN and counted["all"] <= 4 * instance.num_layers
