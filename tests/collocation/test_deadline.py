@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 
 from moeopt import collocation
 from moeopt.cluster import reference
-from moeopt.collocation import CollocationInstance
+from moeopt.collocation import CollocationInstance, own_hull
 from moeopt.collocation.heuristics import repair, spectral
 from moeopt.collocation.heuristics.nets import layer_net
 from moeopt.collocation.heuristics.pace import SLICE, paced
@@ -124,3 +125,18 @@ def test_swaps_towards_the_load_cap_end_with_the_time(method: str, monkeypatch: 
     instance = CollocationInstance(IDS, experts=64, nodes=4, gpus=8, slots=256, max_imbalance=1.0001)
     result = collocation.solve(instance, method=method, limits=Limits(time_s=1e-6))
     assert result.status is Status.UNKNOWN and counted["all"] <= 4 * instance.num_layers
+
+
+@pytest.mark.parametrize("slots", [64, 96])
+def test_no_code_is_loaded_that_there_is_no_time_for(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = CollocationInstance(IDS, experts=64, nodes=4, gpus=8, slots=slots)
+    full = collocation.bound(instance, 0)
+    monkeypatch.setattr(Deadline, "allows_import", lambda *_: False)
+    monkeypatch.setattr(spectral, "embedded", None)
+    monkeypatch.setattr(own_hull, "best_prices", None)
+    result = collocation.solve(instance, method="search", limits=Limits(iterations=1, time_s=60.0))
+    assert collocation.faults(instance, result.plan) == []
+    monkeypatch.undo()
+    for row, certificate in enumerate(result.certificate["layers"]):
+        assert collocation.recheck(instance, row, certificate) == []
+    assert 0 < Fraction(result.certificate["layers"][0]["value"]) <= full.value

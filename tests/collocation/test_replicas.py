@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from moeopt import collocation
+from moeopt.cluster import reference
 from moeopt.collocation import CollocationInstance
 from moeopt.collocation.heuristics.replicas import Spare
 from moeopt.limits import Deadline, Limits
@@ -95,3 +96,10 @@ def test_nothing_travels_and_nothing_is_searched_where_every_node_holds_all() ->
     assert result.status == "OPTIMAL" and result.objective == 0 and result.iterations == 0
     assert result.certificate["layers"][0]["kind"] == "trivial" and result.solution["imbalance"] < 1.1
     assert result.plan.slot_expert.max(axis=1) == 15 and (result.plan.slot_expert < 0).sum() == 32
+
+
+def test_where_time_counts_every_expert_on_every_node_is_a_plan_however_little_time_there_is() -> None:
+    ids = np.argsort(np.random.default_rng(3).random((1, 200, 16)), axis=2)[:, :, :3]
+    instance = CollocationInstance(ids, experts=16, cluster=reference("2x4-h100"), slots=128, fill="at_most")
+    result = collocation.solve(instance, method="search", limits=Limits(time_s=1e-6))
+    assert result.solution["lambda"] == 1.0 and result.objective < result.solution["advice"]["before"] / 2

@@ -25,7 +25,7 @@ def partition(
     """(S,) units of experts and of empty slots, and the swaps done; `plain` is the net of the layer."""
     best: tuple[float, float] | None = None
     kept, done = None, 0
-    begun = starts(instance, row, context.seed)
+    begun = starts(instance, row, context.seed, context.deadline)
     for number in count():
         if best is not None and context.deadline.passed():
             break  # before the next start, which may cost more than the search from it

@@ -33,6 +33,7 @@ def search(instance: CollocationInstance, context: Context) -> Outcome[Collocati
     rounds = ROUNDS if context.limits.iterations is None else context.limits.iterations
     held, done, notes, stop = [], 0, [], Stop.ITERATIONS
     fast = connectivity.improve.in_time(context.deadline)  # once: that of a layer is too near to load anything
+    context.deadline.imports("scipy.optimize")
     note = interpreter_note("the search", fast)
     if note:
         notes.append(note)

@@ -74,7 +74,8 @@ def level_by_level(
 
     GPUs get one slot more at a time, from as few as hold the experts: a plan goes on from that of the level before, and
     is kept where it is better. Whole plans are made anew at every doubling. So more slots never make a plan worse.
-    Where every unit holds all experts nothing need travel, and nothing is searched.
+    Every expert in every unit, where there is room, is tried too: no copies travel, and where these count nothing is
+    searched.
     """
     whole = _everywhere(instance, row)
     if whole is not None and judged(instance, row, whole)[:2] == (0.0, 0.0):
@@ -93,7 +94,8 @@ def level_by_level(
         if judged(part, row, held)[:2] == (0.0, 0.0):
             break
     assert held is not None
-    return _moved(before, instance, held), done
+    found = _moved(before, instance, held)
+    return found if whole is None else _best(instance, row, [found, whole]), done
 
 
 def _everywhere(instance: CollocationInstance, row: int) -> Ints | None:

@@ -11,6 +11,7 @@ from moeopt.collocation.heuristics import nets
 from moeopt.collocation.heuristics.simple import dealt
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.rows import loads_of
+from moeopt.limits import Deadline
 
 Ints = NDArray[np.int64]
 
@@ -46,15 +47,16 @@ def in_order(instance: CollocationInstance) -> Ints:
     return dealt(rooms(instance), np.arange(instance.num_experts))
 
 
-def starts(instance: CollocationInstance, row: int, seed: int) -> Iterator[Ints]:
-    """(S,) units of experts and empty slots, one start after the other."""
+def starts(instance: CollocationInstance, row: int, seed: int, deadline: Deadline) -> Iterator[Ints]:
+    """(S,) units of experts and empty slots, one start after the other; none that there is no time to load code for."""
     from moeopt.collocation.heuristics.kernighan_lin import halves
     from moeopt.collocation.heuristics.spectral import embedded
 
     loads = loads_of(instance, row)
     yield completed(instance, by_load(instance, loads))
     if instance.objective != "tokens" and instance.transport.merges:
-        yield completed(instance, embedded(instance, row))
+        if deadline.allows_import("scipy.optimize"):
+            yield completed(instance, embedded(instance, row))
         yield completed(instance, halves(instance, row, seed))
     for turn in range(RANDOM):
         rng = np.random.default_rng([seed, row, turn])
