@@ -140,3 +140,11 @@ def test_no_code_is_loaded_that_there_is_no_time_for(slots: int, monkeypatch: py
     for row, certificate in enumerate(result.certificate["layers"]):
         assert collocation.recheck(instance, row, certificate) == []
     assert 0 < Fraction(result.certificate["layers"][0]["value"]) <= full.value
+
+
+@pytest.mark.parametrize("fill", ["all", "at_most"])
+def test_a_search_that_ends_at_once_is_no_worse_than_experts_in_order(fill: str) -> None:
+    ids = np.repeat(np.arange(16).reshape(8, 2), 20, axis=0)[None]  # neighbours are selected together
+    instance = CollocationInstance(ids, experts=16, nodes=8, gpus=8, slots=16, fill=fill)
+    order = collocation.solve(instance, method="id_order").objective
+    assert collocation.solve(instance, method="search", limits=Limits(time_s=1e-6)).objective == order

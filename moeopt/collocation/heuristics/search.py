@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.collocation import affinity
-from moeopt.collocation.heuristics import fill, nets, polish, spread
+from moeopt.collocation.heuristics import fill, nets, polish, simple, spread
 from moeopt.collocation.heuristics.partition import partition, tempo
 from moeopt.collocation.heuristics.under_cap import under_cap
 from moeopt.collocation.instance import CollocationInstance
@@ -68,7 +68,7 @@ def _layer(instance: CollocationInstance, row: int, rounds: int, fast: bool, con
         done += more
     if polish.lopsided(instance):
         held = polish.polished(instance, row, held, context.seed, context.deadline)
-    return held, done
+    return spread.best(instance, row, [held, simple.in_order(instance)]), done  # never worse, however early it ends
 
 
 def _plan(instance: CollocationInstance, row: int, rounds: int, fast: bool, context: Context) -> tuple[Ints, int]:

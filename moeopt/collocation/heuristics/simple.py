@@ -20,6 +20,12 @@ def id_order(instance: CollocationInstance, context: Context) -> Outcome[Colloca
 
     Where slots may stay empty each GPU has as many experts as its share of the slots, and no replicas.
     """
+    held = in_order(instance)
+    return Outcome(Collocation.of(np.tile(held, (instance.num_layers, 1))))
+
+
+def in_order(instance: CollocationInstance) -> Ints:
+    """(S,) the slots of a layer as in `id_order`."""
     if instance.fill == "all":
         held = without_doubles(instance, np.arange(instance.num_slots) % instance.num_experts)
     else:
@@ -27,7 +33,7 @@ def id_order(instance: CollocationInstance, context: Context) -> Outcome[Colloca
         first = np.cumsum(instance.slots) - instance.slots
         held = np.full(instance.num_slots, EMPTY, dtype=np.int64)
         held[first[gpu] + np.arange(len(gpu)) - np.searchsorted(gpu, gpu)] = np.arange(len(gpu))
-    return Outcome(Collocation.of(np.tile(held, (instance.num_layers, 1))))
+    return held
 
 
 def dealt(room: Ints, order: Ints) -> Ints:

@@ -53,16 +53,17 @@ def filled(
     if instance.num_slots == instance.num_experts or context.deadline.passed() or not spare.fits():
         return full
     begun = [full, *(spare.grown(held, part) for part in PARTS)]
-    tried = [_best(instance, row, begun)]
+    tried = [best(instance, row, begun)]
     if instance.objective == "tokens":  # where loads are all, what balances loads is a start too
         tried.append(simple.by_load(instance, row))
     rng, tries = generator(row, 100, context.seed), rounds * TRIES // (1 if fast else INTERPRETED)
     if not capped and judged(instance, row, tried[0])[0] > 0:
         tries //= 4  # only where the search under the cap begins
-    return _best(instance, row, [*tried, *(spare.changed(one, tries, rng) for one in tried)])
+    return best(instance, row, [*tried, *(spare.changed(one, tries, rng) for one in tried)])
 
 
-def _best(instance: CollocationInstance, row: int, tried: list[Ints]) -> Ints:
+def best(instance: CollocationInstance, row: int, tried: list[Ints]) -> Ints:
+    """The best of some plans by the referee, the first of equals."""
     different = list({one.tobytes(): one for one in tried}.values())
     return min(different, key=lambda one: judged(instance, row, one)) if len(different) > 1 else different[0]
 
@@ -95,7 +96,7 @@ def level_by_level(
             break
     assert held is not None
     found = _moved(before, instance, held)
-    return found if whole is None else _best(instance, row, [found, whole]), done
+    return found if whole is None else best(instance, row, [found, whole]), done
 
 
 def _everywhere(instance: CollocationInstance, row: int) -> Ints | None:
