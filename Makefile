@@ -8,10 +8,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-inp
 LOADS := instances/published/deepseek_v2_lite_law.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench reference lint clean
+.PHONY: help demo reports test bench reference lint clean
 
 help:
 	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
+	@echo "make reports   the pages in reports/, one of each problem, about a minute"
 	@echo "make test    ruff, mypy and pytest"
 	@echo "make bench   the table of targets, about 25 minutes; kept in reports/placement-bench.md"
 	@echo "make reference   values of the sources beside ours"
@@ -37,6 +38,24 @@ demo: $(VENV)/run.stamp
 	$(BIN)/moeopt compare $(LOADS) --gpus 32 --slots 96 \
 	  --methods contiguous,round_robin,snake,eplb,lpt,search -o out/demo.html --force
 	@echo "The report is out/demo.html: open it in a browser."
+
+# Every page says in its head the command that made it. Times apart, the same bytes come again.
+PLACEMENT := $(LOADS) --gpus 32 --slots 96 --methods contiguous,round_robin,snake,eplb,lpt,search
+ROUTING := instances/made/routing_law_to_intent.json
+COLLOCATION := instances/made/collocation_planted.npz --cluster 4x8-h100
+MICROBATCH := instances/made/microbatch_dbrx_a800.json
+MESH := --llm deepseek-v3 --gpu h200 --rate 20 --input-tokens 4000 --output-tokens 1000 --ttft 2s --tpot 50ms
+HISTORY := $(patsubst %,instances/published/deepseek_v2_lite_%.csv,law intent summary translation) --slices 6
+REPLAY := --gpus 8 --slots 72 --policies keep,eplb,search,search@30%,search@none --max-moves 10%
+
+reports: $(VENV)/run.stamp
+	@$(BIN)/moeopt warmup --quiet
+	$(BIN)/moeopt compare $(PLACEMENT) -o reports/placement.html,reports/placement.md --force
+	$(BIN)/moeopt compare $(ROUTING) -o reports/routing.html,reports/routing.md --force
+	$(BIN)/moeopt compare $(COLLOCATION) -o reports/collocation.html,reports/collocation.md --force
+	$(BIN)/moeopt compare $(MICROBATCH) -o reports/microbatch.html,reports/microbatch.md --force
+	$(BIN)/moeopt compare $(MESH) -o reports/mesh.html,reports/mesh.md --force
+	$(BIN)/moeopt replay $(HISTORY) $(REPLAY) -o reports/replay.html,reports/replay.md --force
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

@@ -128,15 +128,16 @@ class Deadline:
         if self.limited:
             self._end_s -= max(min(seconds, self.remaining_s() / 2), 0.0)
 
-    def rest(self) -> Deadline:
-        """Another deadline at the very end, with what was kept back.
+    def rest(self, grace_s: float = 0.0) -> Deadline:
+        """Another deadline at the very end, with what was kept back; where somebody asks for an end, so much later.
 
         >>> deadline = Deadline(60.0)
         >>> deadline.keep_back(20.0)
         >>> deadline.remaining_s() < 40 < deadline.rest().remaining_s()
         True
         """
-        return self.within(max(self._last_s - time.perf_counter(), 1e-9) if self.limited else None)
+        left_s = max(self._last_s - time.perf_counter(), 1e-9) if self.limited else None
+        return Deadline(left_s, self._stop if self._stop is None or not grace_s else _Later(self._stop, grace_s))
 
     def allows_import(self, module: str, load_s: float = 1.0) -> bool:
         """Whether a heavy module is loaded already, or there is time to load it.
@@ -152,6 +153,19 @@ class Deadline:
         if self.allows_import(module):
             import_module(module)
         return module in sys.modules
+
+
+class _Later:
+    """A request to stop that is passed on when it is so old."""
+
+    def __init__(self, stop: Callable[[], bool], seconds: float) -> None:
+        self._stop, self._seconds = stop, seconds
+        self._since_s: float | None = None
+
+    def __call__(self) -> bool:
+        if self._since_s is None and self._stop():
+            self._since_s = time.perf_counter()
+        return self._since_s is not None and time.perf_counter() - self._since_s >= self._seconds
 
 
 def _is_number(value: object) -> bool:

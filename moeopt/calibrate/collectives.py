@@ -72,7 +72,7 @@ def fit_collectives(table: Table, gpu: str | None, skipped: list[str]) -> Iterat
     check = Violations(table.source)
     notes = []
     ranks = table.numbers(RANKS, check)
-    for place in np.flatnonzero((ranks < 2) | (ranks % 1 != 0)).tolist():
+    for place in np.flatnonzero((ranks < 2) | (np.isfinite(ranks) & (ranks % 1 != 0))).tolist():
         rule, fix = "must be a whole number >= 2", "Leave the row out"
         check.add("ranks", float(ranks[place]), rule=rule, fix=fix, where=f"row {place + 1}")
     if table.find(("bytes",)):

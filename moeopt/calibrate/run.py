@@ -76,8 +76,9 @@ def calibrate(tables: Iterable[Table], *, gpu: str | None = None) -> Calibration
                 steps += fit_steps(table, skipped)
             sources.append(Source(file=table.source, sha256=table.sha256, rows=len(table), kind=kind))
     if not check.found and not (kernels or collectives or steps):
-        reason = "; ".join(skipped) or "no tables"
-        check.add("tables", reason, rule="nothing can be fitted", fix="Give more measurements")
+        files = ", ".join(source.file for source in sources) or "none"
+        reason = f": {'; '.join(skipped)}" if skipped else ""
+        check.add("tables", files, rule=f"nothing can be fitted{reason}", fix="Give more measurements")
     check.raise_if_any()
     return Calibration(
         schema="moeopt/calibration/1",

@@ -21,6 +21,10 @@ UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 SECONDS = ("seconds", "time", "latency", "itl", "tpot", "step")
 
 
+LEAST, MOST = 1e-15, 1e15
+"""Numbers outside of these are no measurement: milliseconds, tokens, bytes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """Columns of equal length by their names, in small letters.
@@ -56,9 +60,14 @@ class Table:
         cells = self.columns[name]
         plain = all(type(cell) in (int, float) for cell in cells)
         values = np.array(cells if plain else [_number(cell) for cell in cells], dtype=float)
-        for place in np.flatnonzero(~(np.isfinite(values) & (values > 0))).tolist():
-            fix = "Leave the row out, or repair it"
-            check.add(name, repr(cells[place]), rule="must be a finite number > 0", fix=fix, where=f"row {place + 1}")
+        for place in np.flatnonzero(~((values >= LEAST) & (values <= MOST))).tolist():
+            fix, rule = "Leave the row out, or repair it", "must be a finite number > 0"
+            if np.isfinite(values[place]) and values[place] > 0:
+                rule = f"must be between {LEAST:g} and {MOST:g}"
+            seen = repr(cells[place])
+            seen = seen if len(seen) < 60 else f"{seen[:57]}..."
+            check.add(name, seen, rule=rule, fix=fix, where=f"row {place + 1}")
+            values[place] = np.nan  # what is wrong is said once
         return values
 
     def words(self, names: Sequence[str], default: str) -> list[str]:

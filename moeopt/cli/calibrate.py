@@ -122,12 +122,13 @@ def _show(found: Calibration | Replay, say: Say) -> None:
     from moeopt.calibrate import Calibration
 
     if isinstance(found, Calibration):
-        _constants(found, say)
+        show_constants(found, say)
     else:
         _accuracy(found, say)
 
 
-def _constants(found: Calibration, say: Say) -> None:
+def show_constants(found: Calibration, say: Say) -> None:
+    """Tables of constants with their errors and ranges, and what to know about them."""
     from moeopt.cli.tables import percent, table
 
     if found.kernels:

@@ -14,7 +14,9 @@ EXAMPLE = """Example:
 
 moeopt generate zipf --layers 4 --experts 64 --top-k 6 --tokens 10000 -o loads.csv
 
-moeopt generate lognormal --shape dsv3_288_g32 --tokens 100000 --seed 1 -o loads.npz"""
+moeopt generate lognormal --shape dsv3_288_g32 --tokens 100000 --seed 1 -o loads.npz
+
+moeopt generate shift --windows 24 --shape dsv3_288_g32 --tokens 1000000 -o history.npz"""
 
 
 @verb
@@ -30,22 +32,44 @@ def generate(
     tokens: Annotated[int, typer.Option("--tokens", help="Tokens that are routed.")] = 100_000,
     seed: Annotated[int, typer.Option("--seed", help="Equal seeds give equal loads.")] = 0,
     alpha: Annotated[float | None, typer.Option("--alpha", help="Exponent of zipf.")] = None,
-    sigma: Annotated[float | None, typer.Option("--sigma", help="Spread of lognormal and topic.")] = None,
+    sigma: Annotated[
+        float | None, typer.Option("--sigma", help="Spread of lognormal, topic and all that drifts.")
+    ] = None,
+    windows: Annotated[
+        int | None, typer.Option("--windows", help="W, windows of what drifts: walk, shift, hotspot, burst.")
+    ] = None,
+    drift: Annotated[
+        float | None, typer.Option("--drift", help="How much changes, see moeopt info generators.")
+    ] = None,
     noise: Annotated[str | None, typer.Option("--noise", help="poisson: redraw every count around its value.")] = None,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="A .csv, .json, .npz or .npy file; - prints CSV.")
     ] = "-",
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> int:
-    """Draw loads from a named distribution; equal arguments give equal files."""
-    from moeopt.cli.target import STDOUT, check_target
-    from moeopt.workload import generate as draw
-    from moeopt.workload import write_loads
-    from moeopt.workload.readers import ENDINGS
+    """Draw loads from a named distribution, or windows of loads that drift; equal arguments give equal files.
 
+    What drifts is written as one array of windows x layers x experts, which place, inspect and replay read.
+    """
+    from moeopt.cli.target import STDOUT, check_target
+    from moeopt.workload import HISTORIES, generate_history, write_loads
+    from moeopt.workload import generate as draw
+    from moeopt.workload.readers import ENDINGS
+    from moeopt.workload.writers import WITH_WINDOWS
+
+    drifts = kind in HISTORIES
     if output != STDOUT:
-        check_target(output, ENDINGS, force, what="loads")
+        what = "a history" if drifts else "loads"
+        check_target(output, WITH_WINDOWS if drifts else ENDINGS, force, what=what)
+    _refuse(kind, drifts, output, {"--windows": windows, "--drift": drift}, {"--alpha": alpha, "--noise": noise})
     sizes = _sizes(kind, shape, {"layers": layers, "experts": experts, "top_k": top_k})
+    if drifts:
+        assert windows is not None
+        spread = 1.0 if sigma is None else sigma
+        history = generate_history(kind, windows=windows, **sizes, tokens=tokens, seed=seed, sigma=spread, drift=drift)
+        write_loads(output, history, force=force)
+        say.note(f"history: {output}, {history.source}")
+        return DONE
     table = draw(kind, **sizes, tokens=tokens, seed=seed, alpha=alpha, sigma=sigma, noise=noise)
     if output == STDOUT:
         for row in table.loads.tolist():
@@ -57,8 +81,25 @@ def generate(
     return DONE
 
 
+def _refuse(kind: str, drifts: bool, output: str, of_drifts: dict[str, object], of_others: dict[str, object]) -> None:
+    """Options of the other kinds, and what a history needs."""
+    strange = of_others if drifts else of_drifts
+    found = [
+        Violation(option, "", str(value), f"does not belong to {kind}", "Leave it out")
+        for option, value in strange.items()
+        if value is not None
+    ]
+    if drifts and of_drifts["--windows"] is None:
+        found.append(Violation("--windows", "", "missing", f"must be given for {kind}", "Give the number of windows"))
+    if drifts and output == "-":
+        rule = "must be a file: windows have no CSV"
+        found.append(Violation("--output", "", output, rule, "Give -o history.npz"))
+    if found:
+        raise InstanceError(found)
+
+
 def _sizes(kind: str, shape: str | None, given: dict[str, int | None]) -> dict[str, int]:
-    from moeopt.workload import GENERATORS, SHAPES
+    from moeopt.workload import GENERATORS, HISTORIES, SHAPES
 
     if shape is not None and shape not in SHAPES:
         rule = f"is not a known shape; known: {', '.join(SHAPES)}"
@@ -66,8 +107,9 @@ def _sizes(kind: str, shape: str | None, given: dict[str, int | None]) -> dict[s
     known = {} if shape is None else {name: getattr(SHAPES[shape], name) for name in given}
     sizes = {name: value if value is not None else known.get(name) for name, value in given.items()}
     unknown = []
-    if kind not in GENERATORS:
-        unknown = [Violation("kind", "", kind, "is not a generator", f"Known are {', '.join(GENERATORS)}")]
+    if kind not in (*GENERATORS, *HISTORIES):
+        known_kinds = ", ".join((*GENERATORS, *HISTORIES))
+        unknown = [Violation("kind", "", kind, "is not a generator", f"Known are {known_kinds}")]
     missing = [
         Violation(f"--{name.replace('_', '-')}", "", "missing", "must be given", "Give it, or --shape")
         for name, value in sizes.items()

@@ -72,6 +72,7 @@ def _schema() -> dict[str, Any]:
     from moeopt.microbatch.document import InstanceDocument as MicrobatchDocument
     from moeopt.placement.document import InstanceDocument
     from moeopt.placement.load_plan import ResultDocument
+    from moeopt.replay.document import ReplayDocument
     from moeopt.routing.document import InstanceDocument as RoutingInstance
     from moeopt.routing.result_document import ResultDocument as RoutingResult
 
@@ -87,6 +88,7 @@ def _schema() -> dict[str, Any]:
         "moeopt/collocation-result/1": CollocationResult.model_json_schema(),
         "moeopt/mesh-instance/1": MeshDocument.model_json_schema(),
         "moeopt/mesh-result/1": MeshResult.model_json_schema(),
+        "moeopt/replay-result/1": ReplayDocument.model_json_schema(),
         "moeopt/calibration/1": Calibration.model_json_schema(),
     }
 
@@ -123,9 +125,9 @@ def _shapes() -> dict[str, Any]:
 
 
 def _generators() -> dict[str, Any]:
-    from moeopt.workload import GENERATORS
+    from moeopt.workload import GENERATORS, HISTORIES
 
-    return {name: {"what": text} for name, text in GENERATORS.items()}
+    return {name: {"what": text} for name, text in {**GENERATORS, **HISTORIES}.items()}
 
 
 def _versions() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli import calibration_files as calibrations
 from moeopt.cli import collocation_files as collocations
 from moeopt.cli import inspect_cluster as topologies
 from moeopt.cli import mesh_files as meshes
@@ -55,7 +56,8 @@ def inspect(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...", help="Loads, dumps or maps of an engine, instances, plans, topologies; - is stdin."
+            metavar="FILE...",
+            help="Loads, dumps or maps of an engine, instances, plans, topologies, constants; - is stdin.",
         ),
     ],
     shape: Shape,
@@ -74,6 +76,8 @@ def inspect(
     labels of Kubernetes, rank-cost matrices, documents, and names of reference clusters: GPUs, NVLink domains, ports,
     tiers and faults are shown, -o draws the graph. Several of NCCL, or of nvidia-smi, are also looked at together, as
     the servers of one cluster.
+
+    Constants that calibrate wrote are shown with their residuals, ranges and sources.
     """
     from moeopt.cli.accepting import check_names
     from moeopt.cli.inputs import experts_of, sources
@@ -91,7 +95,8 @@ def inspect(
     loads = [(path, content) for path, what, content in read if what == "loads"]
     if shape.given() and not loads:
         known = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine", ROUTED_SAID: "a routing",
-                 collocations.RESULT_SAID: "a collocation", meshes.RESULT_SAID: "a plan"}  # fmt: skip
+                 collocations.RESULT_SAID: "a collocation", meshes.RESULT_SAID: "a plan",
+                 calibrations.SAID: "a calibration"}  # fmt: skip
         is_one = (known | dict.fromkeys(topologies.SAID, "a topology")).get(read[0][1], "an instance document")
         rule = f"is {is_one}, and options are for loads"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads"
@@ -119,6 +124,8 @@ def inspect(
             facts |= collocations.facts(path, what, content)
         elif what in (meshes.INSTANCE_SAID, meshes.RESULT_SAID):
             facts |= meshes.facts(path, what, content)
+        elif what == calibrations.SAID:
+            facts |= calibrations.facts(content)
         elif what == "instance":
             facts |= load_facts(content) | reach(content)
         else:
@@ -149,6 +156,9 @@ def _told(path: str, shape: Shape, experts: int | None) -> tuple[str, Any]:
     """What a file is, and its content: asked of the rooms that know files of their own, then of all others."""
     from moeopt.cli.inputs import read_any
 
+    constants = calibrations.document_of(path)
+    if constants is not None:
+        return constants
     found = collocations.document_of(path) or topologies.read_file(path)  # a collocation may have its cluster within
     found = found or read_file(path) or document_of(path) or meshes.document_of(path) or _map(path)
     return found or read_any(path, shape.layers, experts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from moeopt.cli import calibration_files as calibrations
 from moeopt.cli import collocation_files as collocations
 from moeopt.cli import mesh_files as meshes
 from moeopt.cli.inspect_cluster import SAID as TOPOLOGIES
@@ -36,6 +37,9 @@ def show(facts: dict[str, Any], say: Say) -> None:
         return
     if facts["what"] in (meshes.INSTANCE_SAID, meshes.RESULT_SAID):
         meshes.show(facts, say)
+        return
+    if facts["what"] == calibrations.SAID:
+        calibrations.show(facts, say)
         return
     if facts["what"] in TOPOLOGIES:
         show_topology(facts, say)

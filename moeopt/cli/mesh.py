@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moeopt.cli.interrupts import stopping
 from moeopt.cli.llms import WhichLlm
-from moeopt.cli.mesh_options import Asked, Choice, Fleet, Simulating
+from moeopt.cli.mesh_options import Asked, Choice, Curving, Fleet, Simulating
 from moeopt.cli.options import Output
 from moeopt.cli.pace import Gap, Seed, Threads, TimeLimit, time_s
 from moeopt.cli.say import Say, complain
 from moeopt.cli.verb import DONE, INFEASIBLE, NO_PLAN, verb
 from moeopt.errors import Violations
-from moeopt.limits import Limits
+from moeopt.limits import Deadline, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from moeopt.mesh import MeshInstance, SloPoint
     from moeopt.mesh.goodput.plans import PlanGoodput
     from moeopt.result import Result
 
@@ -34,7 +36,11 @@ moeopt mesh --hf-config config.json --gpu h100 --gpus 8 --tpot 10ms --json
 
 moeopt mesh --llm deepseek-v3 --gpu h800 --gpus 96 --ttft 2s --tpot 50ms --simulate --attainment 0.95
 
+moeopt mesh --llm mixtral-8x7b --gpu h100 --rate 20 --ttft 1s --tpot 30ms --slo-curve -o curve.svg
+
 moeopt mesh --llm mixtral-8x22b --gpu h20::1.85 --gpu l40s::1.08 --roles attention=h20,experts=l40s --rate 50
+
+moeopt mesh --gpu h20::1.85 --gpu h100::2.5 --demand llm=mixtral-8x7b,rate=10,ttft=2s --demand llm=qwen3-30b-a3b,rate=5
 
 moeopt mesh --llm llama-3.1-405b --gpu gb200:64 --context 1M --families long --objective time -o front.svg"""
 
@@ -64,6 +70,7 @@ def mesh(
     choice: Choice,
     pace: Pace,
     simulating: Simulating,
+    curving: Curving,
     output: Output,
     input: Annotated[
         str | None, typer.Argument(metavar="[INPUT]", help="An instance document instead of options; - is stdin.")
@@ -88,8 +95,12 @@ def mesh(
 
     --simulate lets requests come at random: the rate at which so many keep TTFT and TPOT, beside the rate of means.
 
-    -o writes the plan (.json) or the front of configurations (.svg, .png). JSON is in seconds and bytes.
+    --slo-curve buys anew at tighter and looser TPOT and TTFT, one at a time.
+
+    -o writes the plan (.json) or the front of configurations (.svg, .png). JSON is in seconds and bytes; --json has a
+    short ranking, -o and --json -v all of it.
     """
+    from moeopt.cli import mesh_curve as levels
     from moeopt.cli import mesh_simulate as simulation
     from moeopt.cli.mesh_input import question
     from moeopt.cli.solving import find_plugins, guarded_output, named
@@ -108,33 +119,45 @@ def mesh(
         simulation.check_options(simulating)
     with check.within():
         found = question(input, which, fleet, asked, choice)
+        levels.check_curve(curving.slo_curve, found.instance)
     check.raise_if_any()
     assert found is not None and limits is not None
     instance = found.instance
     find_plugins([method])
     ours = named(PROBLEM, method, say.verbose)
-    with say.progress(instance.name or "mesh") as listener, guarded_output([method]), ours:
-        result = PROBLEM.solve(instance, method=method, limits=limits, seed=pace.seed, on_progress=listener)
-    result = replace(result, notes=(*found.notes, *result.notes))
-    chance = simulation.simulated(simulating, instance, result, pace.seed, say)
+    with stopping(limits) as until:
+        deadline = Deadline(until.time_s, until.stop)
+        with say.progress(instance.name or "mesh") as listener, guarded_output([method]), ours:
+            result = PROBLEM.solve(instance, method=method, limits=until, seed=pace.seed, on_progress=listener)
+            curve = levels.curve_of(curving.slo_curve, instance, result, method, until, pace.seed, say)
+        result = replace(result, notes=(*found.notes, *result.notes))
+        chance = simulation.simulated(simulating, instance, result, pace.seed, say, deadline)
+    if result.stop == "INTERRUPTED" and result.plan is not None:
+        say.note("interrupted: this is the best plan so far")
     if to_file is not None:
-        _write(to_file, result, chance, output.force)
+        _write(to_file, instance, result, chance, curve, output.force)
     if output.json or output.output == STDOUT:
-        say.document(simulation.document(result, chance))
+        short = output.output != STDOUT and not say.verbose
+        say.document(simulation.document(result, chance, curve, short=short))
     elif result.solution is not None:
         from moeopt.cli.mesh_words import show
 
         show(result, instance, found.band, say)
+        levels.show(curve, instance, say)
         simulation.show(chance, instance, say)
         if explain is not None:
             from moeopt.cli.mesh_explain import explain as said
 
             said(explain, result.solution, say)
+    else:
+        levels.show(curve, instance, say)
     if explain is not None and (output.json or output.output == STDOUT):
-        say.note("--explain is a table for people: in JSON every row of ranking has its parts_s")
+        say.note(
+            "--explain is a table for people: in JSON the rows of ranking have their parts_s, with -v or -o all of them"
+        )
     for note in result.notes:
         say.note(note)
-    if to_file is not None and (result.solution is not None or to_file.lower().endswith(".json")):
+    if to_file is not None and (result.solution is not None or curve or to_file.lower().endswith(".json")):
         say.note(f"written: {to_file}")
     for one in chance or ():
         for note in one.notes:
@@ -149,12 +172,24 @@ def mesh(
     return DONE
 
 
-def _write(path: str, result: Result, chance: Sequence[PlanGoodput] | None, force: bool) -> None:
+def _write(
+    path: str,
+    instance: MeshInstance,
+    result: Result,
+    chance: Sequence[PlanGoodput] | None,
+    curve: Sequence[SloPoint] | None,
+    force: bool,
+) -> None:
     from moeopt.cli.mesh_simulate import document
     from moeopt.documents import to_json, write_file
 
     if path.lower().endswith(".json"):
-        write_file(path, to_json(document(result, chance)) + "\n", force=force)
+        write_file(path, to_json(document(result, chance, curve)) + "\n", force=force)
+    elif curve:
+        from moeopt.report.plots.slo_curve import slo_curve_png, slo_curve_svg
+
+        draw_curve = slo_curve_svg if path.lower().endswith(".svg") else slo_curve_png
+        write_file(path, draw_curve(instance, curve), force=force)
     elif result.solution is not None:
         from moeopt.report.plots.mesh import pareto_png, pareto_svg
 

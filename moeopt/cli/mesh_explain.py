@@ -85,7 +85,7 @@ def explain(words: str, solution: Mapping[str, Any], say: Say) -> None:
     say.line("")
     say.show(rows)
     if len(found) > shown:
-        say.line(f"{len(found) - shown:,} more have {words} in their names; --json has them all")
+        say.line(f"{len(found) - shown:,} more have {words} in their names; --json -v has them all")
 
 
 def _add(rows: Any, row: Row, best: Row | None) -> None:

@@ -134,6 +134,7 @@ def _instance_facts(instance: MeshInstance) -> dict[str, Any]:
         "gpus": [{"name": gpu.name, "stock": gpu.stock, "price": gpu.price} for gpu in instance.gpus],
         "objective": instance.objective,
         "engine": instance.engine,
+        "roles": dict(instance.sides),
         "imbalance": instance.imbalance.source,
         "given": instance.configs is not None,
         "configs": len(configs),
@@ -169,6 +170,8 @@ def _instance_lines(known: Mapping[str, Any]) -> list[str]:
         lines.append(f"  GPUs       {stock} of {gpu['name']}{price}")
     goal = {"goodput": "most requests a second", "time": "least time per output token", "price": "lowest price"}
     lines.append(f"  objective  {goal.get(known['objective'], 'fewest GPUs')}")
+    if known["roles"]:
+        lines.append(f"  roles      {', '.join(f'{part} on {gpu}' for part, gpu in known['roles'].items())}")
     usable = ", ".join(f"{many:,} {name}" for name, many in known["usable"].items())
     source = "given" if known["given"] else "enumerated"
     lines.append(f"  choice     {count(known['configs'], 'configuration')} {source}; usable: {usable}")

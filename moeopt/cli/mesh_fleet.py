@@ -149,12 +149,14 @@ def sides_of(text: str, check: Violations) -> dict[str, str]:
     """``attention=h20,experts=l40s`` with the names that GPUs have here."""
     from moeopt.llm.gpus import find_gpu
 
-    found = {}
+    found: dict[str, str] = {}
     for part in text.split(","):
-        side, equals, name = part.partition("=")
+        side, equals, name = (word.strip() for word in part.partition("="))
         if not equals:
             check.add("--roles", part, rule="must be PART=GPU", fix="Write attention=h20,experts=l40s")
             continue
+        if side.lower() in found:
+            check.add("--roles", part, rule=f"{side} has a role already", fix="Give one type of GPU to each part")
         with check.within():
-            found[side.strip()] = find_gpu(name.strip(), "--roles").name
+            found[side.lower()] = find_gpu(name, "--roles").name
     return found

@@ -46,7 +46,8 @@ class Fleet:
         str | None,
         typer.Option(
             "--roles",
-            help="Part to type of GPU: attention=h20,experts=l40s, or prefill=h800,decode=h20.",
+            help="Part to type of GPU: attention=h20,experts=l40s, or prefill=h800,decode=h20. Nothing serves the same "
+            "elsewhere; the best colocated stands beside the answer.",
             rich_help_panel=FLEET,
         ),
     ] = None
@@ -73,6 +74,16 @@ class Fleet:
 class Asked:
     """Lengths of requests, their rate, and service levels."""
 
+    demand: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--demand",
+            metavar="KEY=VALUE,...",
+            help="One of several LLMs or workloads: llm=mixtral-8x7b,rate=5,input-tokens=4k,ttft=2s, by the names of "
+            "the options, which hold where it is silent; again for the next.",
+            rich_help_panel=ASKED,
+        ),
+    ] = None
     input_tokens: Annotated[
         str | None,
         typer.Option("--input-tokens", help="Tokens of a prompt, mean, as 4000, 4k or 4Ki (4000).",
@@ -201,6 +212,20 @@ class Simulating:
         typer.Option("--requests", help="With --simulate: requests of each replica that count (2000).",
                      rich_help_panel=SIMULATING),
     ] = None  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Curving:
+    """Other service levels."""
+
+    slo_curve: Annotated[
+        bool,
+        typer.Option(
+            "--slo-curve",
+            help="Also the best plan at half to twice the TPOT and the TTFT; -o draws that (.svg, .png).",
+            rich_help_panel=ASKED,
+        ),
+    ] = False
 
 
 def given(*groups: Any) -> list[str]:

@@ -14,7 +14,8 @@ from moeopt.report.words import seconds
 
 if TYPE_CHECKING:
     from moeopt.cli.say import Say
-    from moeopt.mesh import MeshInstance
+    from moeopt.limits import Deadline
+    from moeopt.mesh import MeshInstance, SloPoint
     from moeopt.mesh.goodput.plans import PlanGoodput
     from moeopt.result import Result
 
@@ -33,8 +34,10 @@ def check_options(simulating: Simulating) -> None:
     """Refuse what has no meaning, before the work."""
     check = Violations()
     if not simulating.simulate:
+        values = {"--attainment": simulating.attainment, "--requests": simulating.requests}
         for option in given(simulating):
-            check.add(option, "given", rule="is for --simulate", fix="Give --simulate too")
+            rule = "is for --simulate and has no effect without it: other rates and times are means"
+            check.add(option, values[option], rule=rule, fix="Give --simulate too, or leave it out")
     part, asked = simulating.attainment, simulating.requests
     if part is not None and not 0 < part <= 1:
         check.add("--attainment", part, rule="must be a number above 0, at most 1", fix="Write 0.9 for nine of ten")
@@ -44,9 +47,10 @@ def check_options(simulating: Simulating) -> None:
 
 
 def simulated(
-    simulating: Simulating, instance: MeshInstance, result: Result, seed: int, say: Say
+    simulating: Simulating, instance: MeshInstance, result: Result, seed: int, say: Say, deadline: Deadline
 ) -> Sequence[PlanGoodput] | None:
-    """What the plan serves by chance; ``None`` where that was not asked, or there is nothing to simulate."""
+    """What the plan serves by chance; ``None`` where that was not asked, or there is nothing or no time to simulate."""
+    from moeopt.mesh.clock import OutOfTime, look, watching
     from moeopt.mesh.goodput.plans import REQUESTS, simulate_plan
     from moeopt.registry import Progress
 
@@ -59,23 +63,39 @@ def simulated(
                 listener(Progress(done, max(done, USUAL)))
 
         try:
-            return simulate_plan(
-                instance,
-                result.plan,
-                attainment=simulating.attainment,
-                requests=simulating.requests or REQUESTS,
-                seed=seed,
-                on_step=step,
-            )
+            with watching(deadline):
+                look()
+                return simulate_plan(
+                    instance,
+                    result.plan,
+                    attainment=simulating.attainment,
+                    requests=simulating.requests or REQUESTS,
+                    seed=seed,
+                    on_step=step,
+                )
         except NotApplicable as error:
             say.note(str(error))
-            return None
+        except OutOfTime:
+            why = "interrupted" if deadline.stopped() else "time ran out"
+            say.note(f"{why} before the rates of --simulate were found: the plan is that of means")
+    return None
 
 
-def document(result: Result, chance: Sequence[PlanGoodput] | None) -> dict[str, Any]:
-    """The result, and the simulation where there is one."""
+def document(
+    result: Result,
+    chance: Sequence[PlanGoodput] | None,
+    curve: Sequence[SloPoint] | None = None,
+    *,
+    short: bool = False,
+) -> dict[str, Any]:
+    """The result, with a `short` ranking if wanted, and the simulation and the curve where there are any."""
     found = result.to_dict()
-    return found if chance is None else {**found, "simulation": [one.to_dict() for one in chance]}
+    if short and found["solution"] is not None:
+        from moeopt.mesh.short import shortened
+
+        found["solution"] = shortened(found["solution"])
+    beside = {"simulation": chance, "slo_curve": curve}
+    return found | {key: [one.to_dict() for one in listed] for key, listed in beside.items() if listed is not None}
 
 
 def show(chance: Sequence[PlanGoodput] | None, instance: MeshInstance, say: Say) -> None:

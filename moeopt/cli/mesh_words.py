@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.mesh_beside import beside
 from moeopt.cli.say import Say, count
 from moeopt.cli.tables import table
 from moeopt.percent import percent
@@ -49,12 +50,14 @@ def show(result: Result, instance: MeshInstance, band: Band | None, say: Say) ->
         return
     say.show(_pools(solution))
     lines = [*_served(instance, solution, band or UNCALIBRATED), *_gpus(solution)]
-    lines += [*_families(instance, solution), *_simpler(result, instance), *_bound(result, instance)]
+    lines += [*_families(instance, solution), *beside(solution), *_simpler(result, instance)]
+    lines += _bound(result, instance)
     wide = shutil.get_terminal_size((FAMILIAR, 24)).columns
     for name, text in lines:
         say.line(textwrap.fill(f"{name:<12} {text}", wide, subsequent_indent=" " * 13, break_on_hyphens=False))
     say.line("")
-    say.show(_ranking(solution, MANY if say.verbose else FEW, instance.objective))
+    if solution["ranking"]:
+        say.show(_ranking(solution, MANY if say.verbose else FEW, instance.objective))
     refused = [row for row in solution["ranking"] if row["behind"] is None]
     if refused:
         say.line(_refused(refused))
@@ -74,8 +77,11 @@ def seconds(value: float | None) -> str:
 
 
 def _pools(solution: Mapping[str, Any]) -> Any:
-    rows = table("", "run", "mesh", "GPUs", "batch", "TTFT", "TPOT", "requests/s", "memory a GPU")
-    rows.columns[1].justify = "left"
+    names = demand_names(solution)
+    several = ["serves"] if len(names) > 1 else []
+    rows = table("", "run", *several, "mesh", "GPUs", "batch", "TTFT", "TPOT", "requests/s", "memory a GPU")
+    for place in range(1, 2 + len(several)):
+        rows.columns[place].justify = "left"
     for pool in solution["pools"]:
         config = pool["config"]
         family = config["family"]
@@ -91,6 +97,7 @@ def _pools(solution: Mapping[str, Any]) -> Any:
         batch = f"{config['batch']:,}{chunk}"
         rows.add_row(
             f"{pool['replicas']:,} x {family}",
+            *names[config["demand"] : config["demand"] + len(several)],
             ", ".join([mesh, *more]),
             gpus,
             batch,
@@ -102,6 +109,16 @@ def _pools(solution: Mapping[str, Any]) -> Any:
     return rows
 
 
+def demand_names(solution: Mapping[str, Any]) -> list[str]:
+    """The LLM of each demand; of several workloads of one LLM with their places.
+
+    >>> demand_names({"demands": [{"llm": "a"}, {"llm": "b"}, {"llm": "a"}]})
+    ['a (1)', 'b', 'a (3)']
+    """
+    names = [demand["llm"] for demand in solution["demands"]]
+    return [f"{name} ({place})" if names.count(name) > 1 else name for place, name in enumerate(names, 1)]
+
+
 def _used(memory: Mapping[str, float]) -> float:
     return sum(memory[part] for part in ("weights", "experts", "redundant", "kv", "buffers", "reserve"))
 
@@ -111,8 +128,9 @@ def _served(instance: MeshInstance, solution: Mapping[str, Any], band: Band) -> 
 
     given, objective = instance.configs is not None, instance.objective
     found = []
-    for demand in solution["demands"]:
-        name = f"{demand['llm']}: " if len(solution["demands"]) > 1 else ""
+    names = demand_names(solution)
+    for named, demand in zip(names, solution["demands"], strict=True):
+        name = f"{named}: " if len(names) > 1 else ""
         tokens = demand["output_tokens_per_s"]
         text = f"{name}{rate(demand['rate_per_s'])} requests/s, {rate(tokens)} output tokens/s"
         if demand["wanted_per_s"] is not None:
@@ -120,7 +138,7 @@ def _served(instance: MeshInstance, solution: Mapping[str, Any], band: Band) -> 
         found.append(("serves", text))
         if not given:
             low, high = rate(tokens * band.low), rate(tokens * band.high)
-            found.append(("band", f"{low} to {high} output tokens/s: {band.source}"))
+            found.append(("band", f"{name}{low} to {high} output tokens/s: {band.source}"))
         levels = []
         for what, value, level in (
             ("TTFT", demand["ttft_s"], demand["ttft_slo_s"]),
@@ -131,7 +149,7 @@ def _served(instance: MeshInstance, solution: Mapping[str, Any], band: Band) -> 
                 if what == "TTFT" and level is None and not given and objective != "time":
                     levels[-1] += f" (none is asked for: prefill may be {percent(MOST_BUSY)} busy, and prompts wait)"
         if levels:
-            found.append(("in the mean", "; ".join(levels)))
+            found.append(("in the mean", name + "; ".join(levels)))
     for pool in () if given else solution["pools"]:
         if pool["decode_per_s"] > 0 and objective != "time":
             found.append(("batch", f"of {pool['label']} is limited by {BINDS[pool['config']['binds']]}"))
@@ -169,10 +187,12 @@ def _families(instance: MeshInstance, solution: Mapping[str, Any]) -> list[tuple
 def _bound(result: Result, instance: MeshInstance) -> list[tuple[str, str]]:
     assert result.objective is not None and result.lower_bound is not None
     sides = {"goodput": "serves more", "gpus": "takes fewer", "price": "costs less", "time": "takes less"}
-    floor = achieved(instance, result.lower_bound).removeprefix("price ") if result.lower_bound else "0"
-    kind = "certified" if result.bound_kind == "certified" else "a solver's claim"
-    text = f"{achieved(instance, result.objective)}; no plan of these configurations {sides[instance.objective]} than "
-    text += f"{floor} ({kind}); gap {percent(result.gap or 0.0)}; {result.status}"
+    text = f"{achieved(instance, result.objective)}; time ran out before a bound was proved; {result.status}"
+    if result.lower_bound:
+        floor = achieved(instance, result.lower_bound).removeprefix("price ")
+        kind = "certified" if result.bound_kind == "certified" else "a solver's claim"
+        text = f"{achieved(instance, result.objective)}; no plan of these configurations {sides[instance.objective]} "
+        text += f"than {floor} ({kind}); gap {percent(result.gap or 0.0)}; {result.status}"
     return [("bound", text), ("method", f"{result.method}, {result.runtime_s:.2f} s, stopped by {result.stop}")]
 
 
@@ -207,8 +227,12 @@ def _ranking(solution: Mapping[str, Any], most: int, objective: str) -> Any:
     once = len(best) == 1
     if once:
         title += f"; least with {best.pop()}"
-    rows = table(title, "mesh", "GPUs", "batch", "TTFT", "TPOT",
+    names = demand_names(solution)
+    several = ["serves"] if len(names) > 1 else []
+    rows = table(title, "mesh", *several, "GPUs", "batch", "TTFT", "TPOT",
                  "tokens/s a GPU", "why not")  # fmt: skip
+    for column in rows.columns[1 : 1 + len(several)]:
+        column.justify = "left"
     rows.columns[-1].justify = "left"
     rows.columns[-1].no_wrap = False
     for row in shown:
@@ -216,6 +240,7 @@ def _ranking(solution: Mapping[str, Any], most: int, objective: str) -> Any:
         each = row["tokens_per_s_gpu"]
         rows.add_row(
             row["label"],
+            *names[row["demand"] : row["demand"] + len(several)],
             gpus,
             f"{row['batch']:,}",
             seconds(row["ttft_s"]),
@@ -271,4 +296,4 @@ def _refused(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many configurations cannot be used, and the kinds of reasons by how often they come."""
     reasons = Counter(_kind(row["why_not"]) for row in rows)
     shown = "; ".join(f"{reason} ({many:,})" for reason, many in reasons.most_common(3))
-    return f"{count(len(rows), 'configuration')} cannot be used: {shown}; --json has every reason"
+    return f"{count(len(rows), 'configuration')} cannot be used: {shown}; --json -v has every reason"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.compare_room import labelled
 from moeopt.cli.piped import file_of
-from moeopt.errors import InstanceError, Violation
+from moeopt.errors import InstanceError
 
 if TYPE_CHECKING:
     from moeopt.cli.options import Shape
@@ -19,21 +20,15 @@ if TYPE_CHECKING:
     from moeopt.registry import Comparison, Row
 
 
-def read_plans(given: list[str], taken: list[str]) -> dict[str, ResultDocument | ExpertMap]:
+def read_plans(given: Sequence[str], taken: Sequence[str]) -> dict[str, ResultDocument | ExpertMap]:
     """Plan documents and maps by the name of their row: the file's, as it was typed where two are alike."""
     from moeopt.documents import read_bytes, read_json
     from moeopt.engines.kinds import WITH_MAP, what_is
     from moeopt.engines.reading import read_map
     from moeopt.placement.load_plan import read_result
 
-    paths = [part for item in given for part in item.split(",") if part]
-    twice = [path for path in dict.fromkeys(paths) if paths.count(path) > 1]
-    if twice:
-        raise InstanceError([Violation("--plans", "", path, "is given twice", "Leave one out") for path in twice])
-    names = [Path(path).name for path in paths]
     found: dict[str, ResultDocument | ExpertMap] = {}
-    for path, name in zip(paths, names, strict=True):
-        label = path if names.count(name) > 1 or name in taken else name
+    for label, path in labelled(given, taken).items():
         with file_of(path) as file:
             if what_is(file) in WITH_MAP:
                 found[label] = read_map(file)

@@ -9,6 +9,7 @@ import typer
 
 from moeopt.cli import units
 from moeopt.cli.inputs import name_of
+from moeopt.cli.piped import file_of
 from moeopt.cli.say import Say, count, ranges
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation, Violations
@@ -95,7 +96,7 @@ def read_given(path: str, loads: list[str], hosts: Hosts, say: Say) -> Given:
     from moeopt.cli.verify_map import map_of
 
     document = _document(path)
-    schema = str(document.get("schema")) if isinstance(document, dict) else ""
+    schema = _schema(document)
     if schema.startswith((INSTANCE, RESULT)):
         return Given(_own(path, document, schema, loads, hosts, say))
     if not loads:
@@ -118,10 +119,20 @@ def read_given(path: str, loads: list[str], hosts: Hosts, say: Say) -> Given:
     return Given(_from_map(path, expert_map, loads, hosts, say))
 
 
+def schema_of(path: str) -> str:
+    """What a file calls itself; empty for what is no document."""
+    return _schema(_document(path))
+
+
+def _schema(document: Any) -> str:
+    return str(document.get("schema")) if isinstance(document, dict) else ""
+
+
 def _document(path: str) -> Any:
-    if path != "-" and not path.lower().endswith(".json"):
-        return None
-    data = read_bytes(path)
+    with file_of(path) as file:
+        if not file.lower().endswith(".json"):
+            return None
+        data = read_bytes(file)
     if b'"schema"' not in data:
         return None
     return read_json(data, path, allow_nan=True)

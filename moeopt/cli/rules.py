@@ -38,8 +38,12 @@ class FurtherRules:
         ),
     ] = None
     max_moves: Annotated[
-        int | None,
-        typer.Option("--max-moves", help="Most (expert, GPU) pairs that may be new.", rich_help_panel=RUNNING),
+        str | None,
+        typer.Option(
+            "--max-moves",
+            help="Most (expert, GPU) pairs that may be new, as 64 or 10% of slots.",
+            rich_help_panel=RUNNING,
+        ),
     ] = None
     max_moves_per_layer: Annotated[
         int | None, typer.Option("--max-moves-per-layer", help="The same, in each layer.", rich_help_panel=RUNNING)
@@ -105,12 +109,19 @@ class FurtherRules:
     ] = None
 
     def further_fields(self, check: Violations) -> dict[str, Any]:
-        """Arguments of `PlacementInstance`; `current` and lost nodes need the instance's shape and are left aside."""
+        """Arguments of `PlacementInstance`; `current` and lost nodes need the instance's shape and are left aside.
+
+        ``max_moves`` may be a fraction of all slots, which needs it too.
+        """
         found: dict[str, Any] = {}
-        plain = ("combine", "alpha", "max_moves", "max_moves_per_layer", "move_cost", "survive_nodes", "shared")
+        plain = ("combine", "alpha", "max_moves_per_layer", "move_cost", "survive_nodes", "shared")
         for key in (*plain, "num_shared", "top_k", "batch_tokens"):
             if getattr(self, key) is not None:
                 found[key] = getattr(self, key)
+        if self.max_moves is not None:
+            from moeopt.placement.move_budget import budget
+
+            found["max_moves"] = budget(self.max_moves, check=check)
         if (self.floor_gpu is None) != (self.floor_dtype is None):
             missing, given = ("--floor-gpu", "--floor-dtype")[:: 1 if self.floor_gpu is None else -1]
             check.add(missing, "missing", rule=f"is needed beside {given}", fix="Give a GPU and a data type")

@@ -14,6 +14,7 @@ OPTIONS = {
     r"\bfill ?= ?'?(?:all|at_most)'?": "--fill",
     r"^Give current$": "--current",
     r"\bc_tok$": "--c-tok",
+    r"\bwhole=True$": "--integer",
     r"\bbytes_per_s\b": "--bandwidth",
     r"\bin lost$": "--lost",
     r"\bexpert_bytes$": "--expert-bytes",

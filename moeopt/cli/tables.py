@@ -204,5 +204,5 @@ def sheet(name: str, titles: Sequence[str], lines: Sequence[Line], heads: Mappin
             made.add_section()
         said = ", ".join(part for part in ("best" if line.kind == "best" else "", line.remark) if part)
         style = {"best": "bold green", "bound": "dim"}.get(line.kind)
-        made.add_row(line.method, *(line.cells or ["-"] * len(titles)), short(said, REMARK), style=style)
+        made.add_row(line.method, *(line.cells or ["-"] * len(titles)), short(spoken(said), REMARK), style=style)
     return made

@@ -11,6 +11,18 @@ from moeopt.errors import InstanceError, Violation
 STDOUT = "-"
 
 
+def targets(given: str | None, endings: Sequence[str]) -> list[str]:
+    """The files of one answer: several with commas between them, each with one of the endings.
+
+    >>> targets("a.html,a.md", (".html", ".md")), targets("a,b.html", (".html",)), targets(None, ())
+    (['a.html', 'a.md'], ['a,b.html'], [])
+    """
+    if given is None:
+        return []
+    paths = given.split(",")
+    return paths if all(Path(path).suffix.lower() in endings for path in paths) else [given]
+
+
 def check_target(path: str, endings: Sequence[str], force: bool, *, what: str, advice: str = "") -> None:
     """Refuse a file that could not be written later; `what` it is to hold, as "a plan", stands in the message.
 

@@ -33,6 +33,10 @@ moeopt verify collocation.json trace.npz
 
 moeopt verify mesh-plan.json
 
+moeopt verify replay.json history.npz
+
+moeopt verify h200.json moe_perf.parquet nccl_perf.parquet
+
 moeopt verify expert-map.json --experts 256 --slots 288 --gpus 32 --hf-config config.json"""
 
 DIGEST = "instance.sha256 says"
@@ -45,7 +49,8 @@ def verify(
     plan: Annotated[
         str,
         typer.Argument(
-            metavar="PLAN_OR_MAP", help="A plan that place or collocate wrote, or an engine's map; - is stdin."
+            metavar="PLAN_OR_MAP",
+            help="A plan, constants that calibrate wrote, or an engine's map; - is stdin.",
         ),
     ],
     json: Json,
@@ -54,7 +59,8 @@ def verify(
     loads: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[LOADS_OR_INSTANCE...]", help="What it was made for: loads (several are windows) or a trace."
+            metavar="[LOADS_OR_INSTANCE...]",
+            help="What it was made for or from: loads (several are windows), a trace, tables.",
         ),
     ] = None,
     experts: Annotated[int | None, typer.Option("--experts", help="E it has to have.")] = None,
@@ -75,10 +81,13 @@ def verify(
     in the document agree with each other. With an LLM (--hf-config or --llm) its layers, their numbers, experts and
     top-k must be those of the plan. The map of an engine has no numbers: its ids, cover, doubles and layers are
     checked, and with loads its imbalance is computed. Plans of micro-batches and meshes have their instance within; a
-    routing is checked against the loads that it splits, a collocation against its routing trace.
+    routing is checked against the loads that it splits, a collocation against its routing trace, a replay against its
+    history. Constants are fitted anew to the tables that they are from.
     """
+    from moeopt.cli import calibration_files as calibrations
     from moeopt.cli import collocation_files as collocations
     from moeopt.cli import mesh_files as meshes
+    from moeopt.cli import replay_files as replays
     from moeopt.cli.microbatch_files import is_plan
     from moeopt.cli.route_files import RESULT_SAID, document_of, refuse_options, verify_routing
     from moeopt.documents import read_bytes, read_json
@@ -98,6 +107,14 @@ def verify(
     if mesh is not None and mesh[0] == meshes.RESULT_SAID:
         refuse_options(plan, meshes.RESULT_SAID, said)
         return meshes.verify_mesh(plan, mesh[1], loads or [], json.json, say)
+    played = replays.document_of(plan)
+    if played is not None:
+        refuse_options(plan, replays.RESULT_SAID, said)
+        return replays.verify_replay(plan, played, loads or [], json.json, say)
+    constants = calibrations.document_of(plan)
+    if constants is not None:
+        refuse_options(plan, calibrations.SAID, said)
+        return calibrations.verify_calibration(plan, constants[1], loads or [], json.json, say)
     with file_of(plan) as file:
         map_found = map_of(file)
         content = None if map_found is not None else read_json(read_bytes(file), plan)

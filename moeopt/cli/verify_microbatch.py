@@ -35,7 +35,7 @@ def faults_of(document: Any, source: str, given: MicrobatchInstance | None = Non
     """
     from moeopt.microbatch import plan_faults, public  # noqa: F401  (registers the methods)
 
-    instance = _instance(document, source)
+    instance = instance_in(document, source)
     faults = []
     stated = document["instance"].get("sha256")
     if stated != instance.sha256:
@@ -46,7 +46,8 @@ def faults_of(document: Any, source: str, given: MicrobatchInstance | None = Non
     return faults + found, aside
 
 
-def _instance(document: Any, source: str) -> MicrobatchInstance:
+def instance_in(document: Any, source: str) -> MicrobatchInstance:
+    """The instance that a plan has within."""
     from moeopt.microbatch.document import read_instance
 
     check = Violations(source)

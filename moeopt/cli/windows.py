@@ -91,7 +91,7 @@ def joined(
     tables = [_loads(path, check, experts) for path in paths] if read is None else list(read)
     check.raise_if_any()
     if shape is not None:
-        tables = _all_guarded(paths, tables, shape, say)
+        tables = all_guarded(paths, tables, shape, say)
     known = [table for table in tables if table is not None]
     _refuse_unlike(paths, known, check)
     steps = [table.steps if steps_of_each is None else steps_of_each for table in known]
@@ -109,7 +109,7 @@ def joined(
     return LoadTable(windows.sum(axis=0), first.layers, passes, first.names, ", ".join(paths), (), windows)
 
 
-def _all_guarded(
+def all_guarded(
     paths: Sequence[str], tables: Sequence[LoadTable | None], shape: Shape, say: Say
 ) -> list[LoadTable | None]:
     """Every table fit to be planned on, or the findings of all files together."""

@@ -75,6 +75,13 @@ def busiest(instance: CollocationInstance, counts: Counts) -> float:
     )
 
 
+def within_binds(instance: CollocationInstance, counts: Counts) -> bool:
+    """Whether a link within a node is the busiest, and copies between nodes alone would take less."""
+    sent = traffic(instance, counts)
+    both = sent.away + sent.within
+    return any(_worst(instance, a) < _worst(instance, b) for a, b in ((sent.away, both), (sent.away.T, both.T)))
+
+
 def _worst(instance: CollocationInstance, table: Ints) -> float:
     """Most copies over bytes/s of a link."""
     paths = paths_of(instance)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from moeopt.errors import InstanceError, Violation
+from moeopt.errors import InstanceError, Violation, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -79,5 +79,6 @@ def find_gpu(name: str, field: str = "gpu") -> Gpu:
     found = {key.lower(): row for key, row in gpus().items()}.get(str(name).lower())
     if found is None:
         rule = f"is not one of {', '.join(GPUS)}"
-        raise InstanceError([Violation(field, "", str(name), rule, "Use one of these")])
+        fix = did_you_mean(name, GPUS, "Use one of these")
+        raise InstanceError([Violation(field, "", str(name), rule, fix)])
     return found

@@ -39,6 +39,7 @@ __all__ = [
     "Pool",
     "Shape",
     "Slo",
+    "SloPoint",
     "Workload",
     "bound",
     "compare",
@@ -47,6 +48,7 @@ __all__ = [
     "faults",
     "recheck",
     "register",
+    "slo_curve",
     "solve",
 ]
 

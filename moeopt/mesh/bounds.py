@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from moeopt.mesh import covering, dual
+from moeopt.mesh.clock import OutOfTime
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import Market, market_of
 from moeopt.mesh.verify import wanted_rate
@@ -21,8 +23,20 @@ class Bound:
     certificate: Mapping[str, Any]
 
 
+TRIVIAL = Bound(Fraction(0), {"kind": "trivial", "value": "0"})
+"""What holds without any argument."""
+
+
 def bound(instance: MeshInstance, known: Fraction | None = None) -> Bound:
-    """The best floor there is; `known` is the objective of a plan, beyond which no budget needs to be looked at."""
+    """The best floor there is; `known` is the objective of a plan, beyond which no budget needs to be looked at.
+
+    Where the clock says that there is no time for tables it is that of prices.
+
+    Raises
+    ------
+    OutOfTime
+        Nor is there time for these.
+    """
     market = market_of(instance)
     if instance.objective in ("gpus", "price"):
         return cost_bound(market, known)
@@ -36,11 +50,12 @@ def cost_bound(market: Market, known: Fraction | None) -> Bound:
     """By tables where the budgets below a known plan are few enough, else by prices."""
     limits = None if known is None else covering.limits_below(market, known)
     if limits is not None:
-        made = covering.covering(market.pruned, limits)
-        cell = None if made is None else made.cheapest(made.unit)
-        if made is not None and cell is not None:
-            value = market.cost_of(made.gpus(cell))
-            return Bound(value, {"kind": "covering", "value": str(value)})
+        with suppress(OutOfTime):
+            made = covering.covering(market.pruned, limits)
+            cell = None if made is None else made.cheapest(made.unit)
+            if made is not None and cell is not None:
+                value = market.cost_of(made.gpus(cell))
+                return Bound(value, {"kind": "covering", "value": str(value)})
     prices = dual.cost_prices(market)
     if prices is None:
         return Bound(Fraction(0), {"kind": "dual", "value": "0", "served": [], "gpus": ["0"] * len(market.stock)})
@@ -49,37 +64,32 @@ def cost_bound(market: Market, known: Fraction | None) -> Bound:
 
 def most_served(market: Market) -> tuple[Fraction, dict[str, Any]]:
     """What the stock serves at most, as a part of what is wanted, and its certificate."""
-    found = covering.most(market.pruned)
-    if found is not None:
-        made, _ = found
-        theta = made.theta(made.full)
-        return theta, {"kind": "covering", "value": str(theta)}
+    with suppress(OutOfTime):
+        found = covering.most(market.pruned)
+        if found is not None:
+            made, _ = found
+            theta = made.theta(made.full)
+            return theta, {"kind": "covering", "value": str(theta)}
     prices = dual.theta_prices(market)
     assert prices is not None, "goodput and time have a stock"
     return prices.value, {"kind": "dual", "value": str(prices.value), **prices.to_dict()}
 
 
 def time_bound(market: Market) -> Bound:
-    """The least time per token up to which offers might be enough."""
+    """The least time per token up to which offers might be enough, or as much of it as there is time to prove."""
     market = market.pruned  # what is dominated is no faster
     taus = market.taus
-    low, high = 0, len(taus) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if enough(market.up_to(taus[middle])):
-            high = middle
-        else:
-            low = middle + 1
+    low, high, below = 0, len(taus) - 1, None
+    with suppress(OutOfTime):
+        while low < high:
+            middle = (low + high) // 2
+            proof = too_little(market.up_to(taus[middle]))
+            if proof is None:
+                high = middle
+            else:
+                low, below = middle + 1, proof
     tau = taus[low] if taus else Fraction(0)
-    below = None
-    if low:
-        below = too_little(market.up_to(tau, below=True))
     return Bound(tau, {"kind": "faster", "value": str(tau), "below": below})
-
-
-def enough(market: Market) -> bool:
-    """Whether no bound says that the stock is too small."""
-    return too_little(market) is None
 
 
 def too_little(market: Market) -> dict[str, Any] | None:

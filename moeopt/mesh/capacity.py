@@ -13,6 +13,7 @@ from moeopt.errors import InstanceError, Violations
 from moeopt.llm.counts import routed_parameters
 from moeopt.llm.facts import LlmFacts
 from moeopt.llm.memory import slot_bytes
+from moeopt.mesh.clock import look
 from moeopt.mesh.config import Binds, Memory
 from moeopt.mesh.degrees import allowed_tp, divisors
 from moeopt.mesh.hardware import GpuType
@@ -22,6 +23,8 @@ from moeopt.mesh.memory import Room, most_sequences, room_of
 from moeopt.mesh.rules import faults
 from moeopt.mesh.shape import Role, Shape
 
+MOST_GPUS = 1024
+"""GPUs up to which shapes are looked at."""
 PREFILL_CHUNK = 8192
 """Prompt tokens of a rank and step where nobody says."""
 
@@ -215,7 +218,8 @@ def fewest_gpus(
         said.append(str(error))
     found = best[0].gpus if best else None
     if found is None and not said:
-        said.append(f"no shape of up to {_most(least):,} GPUs holds the weights and one request of {kept:,} tokens")
+        looked = f"no shape of up to {_most(least):,} GPUs holds the weights and one request of {kept:,} tokens"
+        said.append(looked if least <= MOST_GPUS else f"shapes of more than {MOST_GPUS:,} GPUs are not looked at")
     if there is not None and (found is None or found > there):
         said = [*(weights_shortfall(size, gpu, there) if there else (f"there are no GPUs of {gpu.name}",)), *said]
         if best is not None and found is not None:
@@ -242,7 +246,7 @@ def fewest_gpus(
 
 def _most(least: int) -> int:
     """Where the search gives up."""
-    return max(4 * least, least + 64)
+    return min(max(4 * least, least + 64), MOST_GPUS)
 
 
 def _search(
@@ -251,6 +255,7 @@ def _search(
     """The shape with the most requests on the fewest GPUs, and the fewest GPUs in whole nodes."""
     best: tuple[Shape, Room] | None = None
     for number in range(least, _most(least) + 1):
+        look()
         if best is not None and number % node_gpus:
             continue
         found = fitting(number)

@@ -9,7 +9,7 @@ from typing import Any
 from moeopt.mesh import bounds
 from moeopt.mesh.config import Config
 from moeopt.mesh.given import SERVES
-from moeopt.mesh.heuristics.per_price import per_price
+from moeopt.mesh.heuristics.per_price import at_once
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import (
     PHASES,
@@ -27,6 +27,9 @@ from moeopt.mesh.verify import wanted_rate
 Conflict = dict[str, Any]
 SHOWN = 3
 """Reasons that a message has."""
+LEVELS = ("tpot_s", "ttft_s")
+OWN = {0: ("ttft_s",), 1: ("tpot_s",)}
+"""The service level of a phase: TTFT is that of prefill, TPOT that of decoding."""
 
 
 def conflicts(instance: MeshInstance) -> list[Conflict]:
@@ -41,13 +44,16 @@ def conflicts(instance: MeshInstance) -> list[Conflict]:
     for (demand, phase), mine in starved.items():
         whole = starved.get((demand, 1 - phase)) == mine and len(mine) > 0  # both phases fail by the same replicas
         if not (whole and phase):
-            what = "requests" if whole else PHASES[phase]
+            alone = _all_whole(instance, mine) and len(mine) > 0
+            what = "requests" if whole else PHASES[phase] + (" (by colocated replicas alone)" if alone else "")
             where = f"{what} of demand {demand}: {instance.demands[demand].llm.name}"
             known = {one["message"] for one in found}
-            found += [one for one in _nothing_serves(instance, mine, where) if one["message"] not in known]
+            levels = LEVELS if whole or alone else OWN[phase]
+            listed = _nothing_serves(instance, mine, where, levels)
+            found += [one for one in listed if one["message"] not in known]
     if found:
         return found
-    if per_price(market.pruned, enough=instance.objective != "goodput") is not None:
+    if at_once(market, enough=instance.objective != "goodput") is not None:
         return []
     proof = _short(instance, market)
     return [] if proof is None else [stock_conflict(instance, proof)]
@@ -105,15 +111,22 @@ def _could(config: Config, demand: int, phase: int) -> bool:
     return config.demand == demand and SERVES[config.family][phase]
 
 
-def _nothing_serves(instance: MeshInstance, places: tuple[int, ...], where: str) -> list[Conflict]:
-    """Why a demand, or one phase of it, has no usable configuration among these."""
+def _all_whole(instance: MeshInstance, places: tuple[int, ...]) -> bool:
+    """Whether only replicas of whole requests could serve: both levels bind them."""
+    return all(configs_of(instance)[place].family == "colocated" for place in places)
+
+
+def _nothing_serves(
+    instance: MeshInstance, places: tuple[int, ...], where: str, levels: tuple[str, ...]
+) -> list[Conflict]:
+    """Why a demand, or one phase of it with its `levels`, has no usable configuration among these."""
     mine = [configs_of(instance)[place] for place in places]
     if not mine:
         message = f"no configuration serves the {where}"
         return [_conflict("configs", where, message)]
     found = []
     slo = instance.demands[mine[0].demand].slo
-    for name in ("tpot_s", "ttft_s"):
+    for name in levels:
         target = getattr(slo, name)
         closest = _closest(instance, mine, name)
         if target is None or closest is None:
@@ -134,10 +147,17 @@ def _nothing_serves(instance: MeshInstance, places: tuple[int, ...], where: str)
         least = min(unfit, key=lambda one: one.total_gpus)
         message = f"one replica for the {where} needs {_gpus(least)} ({least.label}), more than the stock"
         return [{**_conflict("stock", where, message), "best": float(least.total_gpus), "closest": least.label}]
-    return [_refused(instance, places, where)]
+    return [_refused(instance, places, where, levels)]
 
 
-def _refused(instance: MeshInstance, places: tuple[int, ...], where: str) -> Conflict:
+def _of_phase(reasons: Counter[str], levels: tuple[str, ...]) -> list[str]:
+    """The most frequent ones, without those of another phase's level as long as there are others."""
+    other = tuple(word for name in LEVELS if name not in levels for word in (name, name.removesuffix("_s").upper()))
+    listed = [reason for reason, _ in reasons.most_common() if not other or not reason.startswith(other)]
+    return (listed or [reason for reason, _ in reasons.most_common()])[:SHOWN]
+
+
+def _refused(instance: MeshInstance, places: tuple[int, ...], where: str, levels: tuple[str, ...]) -> Conflict:
     """Every configuration has a reason against it: memory first, else the most frequent ones."""
     mine = [configs_of(instance)[place] for place in places]
     unfit = [
@@ -151,7 +171,7 @@ def _refused(instance: MeshInstance, places: tuple[int, ...], where: str) -> Con
         if told:
             return _conflict("memory", where, f"{instance.demands[mine[0].demand].llm.name}: " + "; ".join(told))
     reasons = Counter(reason for place in places for reason in refusals(instance, place) or ["serves nothing"])
-    shown = "; ".join(reason for reason, _ in reasons.most_common(SHOWN))
+    shown = "; ".join(_of_phase(reasons, levels))
     if unfit:
         _, name, memory, closest = min(unfit, key=lambda one: one[:2])
         message = (
@@ -171,9 +191,11 @@ def _capacity(instance: MeshInstance, mine: list[Config]) -> list[str]:
     roles: dict[str, Role] = {"prefill": "prefill", "colocated": "colocated", "long": "long"}
     found: list[str] = []
     for gpu in instance.gpus:
+        asked = {roles.get(one.family, "decode") for one in mine if gpu.name in one.gpus}
+        if not asked:  # no role of theirs is for it
+            continue
         if gpu.stock is None:
             return []
-        asked = {roles.get(one.family, "decode") for one in mine}
         answers = [
             fewest_gpus(
                 instance.demands[mine[0].demand],

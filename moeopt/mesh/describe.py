@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from math import nextafter
 from typing import Any
 
+from moeopt.mesh.beside import beside_colocated, not_compared
+from moeopt.mesh.clock import OutOfTime, look
 from moeopt.mesh.config import Config
 from moeopt.mesh.config_document import write_config
 from moeopt.mesh.cut import cut_of
 from moeopt.mesh.front import pareto
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.late import late_notes
 from moeopt.mesh.launching import engines
 from moeopt.mesh.market import PHASES, as_written, configs_of, phases_of
 from moeopt.mesh.plan import Pool
 from moeopt.mesh.ranking import ranking
-from moeopt.mesh.sensitivity import families, sensitivity, simplest
+from moeopt.mesh.roles import said
+from moeopt.mesh.sensitivity import NO_SENSITIVITY, families, no_families, sensitivity, simplest
 from moeopt.mesh.verify import Evaluation
 
 UNITS = {"gpus": "GPUs", "price": "price", "goodput": "s/request", "time": "s/token"}
+
+
+Make = Callable[[MeshInstance, Evaluation], Any]
+PARTS: dict[str, tuple[Make, Callable[[Evaluation], Any]]] = {
+    "ranking": (ranking, lambda judged: []),
+    "families": (families, no_families),
+    "beside_colocated": (beside_colocated, lambda judged: None),
+    "pareto": (pareto, lambda judged: []),
+    "sensitivity": (sensitivity, lambda judged: dict(NO_SENSITIVITY)),
+    "simplest": (lambda instance, judged: simplest(instance), lambda judged: None),
+}
+"""Parts of a description that take time, what people ask first before the rest; and what they are when left out."""
+ORDER = ("families", "beside_colocated", "simplest", "ranking", "pareto", "sensitivity")
+"""The same as they come in a document."""
 
 
 def unit(instance: MeshInstance) -> str:
@@ -38,11 +57,28 @@ def floored(value: Fraction) -> float:
     return found
 
 
-def solution(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
-    """Everything a reader asks of a plan."""
+def solution(instance: MeshInstance, judged: Evaluation, without: Collection[str] = ()) -> dict[str, Any]:
+    """Everything a reader asks of a plan; `without`: parts that stay empty."""
+    return in_time(instance, judged, without)[0]
+
+
+def in_time(
+    instance: MeshInstance, judged: Evaluation, without: Collection[str] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """Everything a reader asks of a plan, and names of the parts that the clock leaves no time for: these are empty."""
+    parts: dict[str, Any] = {}
+    late = list(without)
+    for name, (make, empty) in PARTS.items():
+        parts[name] = empty(judged)
+        if name not in late:
+            try:
+                look()
+                parts[name] = make(instance, judged)
+            except OutOfTime:
+                late.append(name)
     used = sum(judged.gpus.values())
     rates = [judged.rate(demand) for demand in range(len(instance.demands))]
-    return {
+    figures = {
         "pools": [_pool(instance, pool, judged) for pool in judged.pools],
         "demands": [_demand(instance, judged, demand) for demand in range(len(instance.demands))],
         "rate_per_s": floored(sum(rates, Fraction(0))),
@@ -50,12 +86,9 @@ def solution(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
         "total_gpus": used,
         "price": None if judged.price is None else float(judged.price),
         "idle_gpus": idle(instance, judged),
-        "families": families(instance, judged),
-        "simplest": simplest(instance),
-        "ranking": ranking(instance, judged),
-        "pareto": pareto(instance, judged),
-        "sensitivity": sensitivity(instance, judged),
+        "ranking_left_out": 0,
     }
+    return figures | {name: parts[name] for name in sorted(PARTS, key=ORDER.index)}, late
 
 
 def idle(instance: MeshInstance, judged: Evaluation) -> dict[str, int]:
@@ -116,6 +149,11 @@ def notes(instance: MeshInstance, judged: Evaluation, *, short: bool = False) ->
         named = ", ".join(f"{count} of {instance.gpu(name).stock} {name}" for name, count in left.items())
         why = "they would win nothing" if instance.objective in ("goodput", "time") else "they are not needed"
         found.append(f"{named} stay idle: {'more time may find a use' if short else why}")
+    if instance.sides:
+        looked = " and ".join(instance.families)
+        found.append(f"the roles {said(instance.sides)} leave the families {looked}: no other is looked at")
+        found += not_compared(instance)
+    found += late_notes(instance, judged)
     served = phases_of(instance)
     if len(served) == 1:
         found.append(f"only {PHASES[served[0]]} is bought: no family of the instance serves the other phase")

@@ -53,7 +53,7 @@ class InstanceDocument(BaseModel):
     demands: list[DemandDocument] = Field(description="LLMs, each with its workload and service levels")  # type: ignore[valid-type]
     gpus: list[GpuDocument] = Field(description="types of GPU with stock and price")  # type: ignore[valid-type]
     objective: str = Field("gpus", description="gpus, price, goodput or time")
-    families: list[str] = Field(default_factory=lambda: ["colocated", "prefill", "decode", "apart"])
+    families: list[str] = Field(default_factory=list, description="empty: those that sides name, else all but long")
     kv_formats: list[str] = Field(default_factory=list)
     reserve_bytes: float = 0.0
     most_pp: int = 8
@@ -61,7 +61,7 @@ class InstanceDocument(BaseModel):
     redundant: list[int] | None = None
     imbalance: ShippedImbalance | ImbalanceDocument | None = Field(None, description="null: what is shipped")
     overhead_s: float | None = None
-    sides: dict[str, str] = Field(default_factory=dict)
+    sides: dict[str, str] = Field(default_factory=dict, description="roles: part to type of GPU")
     engine: str | None = None
     transport: str = "auto"
     drafts: list[float] = Field(default_factory=list)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.mesh.clock import look
 from moeopt.mesh.market import Offer
 
 NEAR = 1 - 1e-12
@@ -68,6 +69,7 @@ def _of_demand(offers: list[Offer]) -> list[Offer]:
     taus = np.array([float(offer.tpot) for offer in order])
     kept: list[int] = []
     for start in range(0, len(order), BLOCK):
+        look()
         block = np.arange(start, min(start + BLOCK, len(order)))
         rows = np.concatenate([np.array(kept, dtype=np.int64), block])
         clear, close = _able(gpus[rows], shares[rows], taus[rows], gpus[block], shares[block], taus[block])

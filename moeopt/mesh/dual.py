@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from moeopt.mesh.clock import OutOfTime, time_left
 from moeopt.mesh.market import PHASES, Market, Offer
 
+LEAST_S = 0.05
+"""Seconds that the relaxation has at least: nearly all are solved in them."""
+STOPPED = 1
+"""Status of scipy's solver where it came to a limit."""
 GRAIN = 2**44
 """Prices are whole multiples of its inverse: short fractions, and far finer than a solver's tolerance."""
 
@@ -138,6 +143,9 @@ def _duals(market: Market, *, theta: bool) -> tuple[dict[tuple[int, int], Fracti
     """Duals of the relaxation over offers that are not dominated, as floats say them."""
     if len(market.stock) == 1 or (not theta and not any(most is not None for most in market.stock)):
         return _closed(market, theta=theta)
+    clock = time_left()
+    if not clock.allows_import("scipy.optimize"):
+        raise OutOfTime
     import numpy as np
     from scipy.optimize import linprog
 
@@ -163,7 +171,10 @@ def _duals(market: Market, *, theta: bool) -> tuple[dict[tuple[int, int], Fracti
         goal[-1] = -1.0
     else:
         goal[:] = [float(offer.cost) / unit for offer in offers]
-    answer = linprog(goal, A_ub=matrix, b_ub=limit, method="highs")
+    options = {"time_limit": max(clock.remaining_s(), LEAST_S)} if clock.limited else {}
+    answer = linprog(goal, A_ub=matrix, b_ub=limit, method="highs", options=options)
+    if answer.status == STOPPED:
+        raise OutOfTime
     if answer.status != 0:
         return None
     weights = np.maximum(-answer.ineqlin.marginals, 0.0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from moeopt.mesh.covering import Counts
 from moeopt.mesh.dual import rounded_up
-from moeopt.mesh.heuristics.per_price import per_price, theta_of
+from moeopt.mesh.heuristics.per_price import at_once, per_price, theta_of
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import PHASES, Market, market_of
 from moeopt.mesh.plan import MeshPlan, plan_of
@@ -156,7 +156,7 @@ def solve_exact(instance: MeshInstance, context: Context) -> Outcome[MeshPlan]:
 
 
 def _cost(instance: MeshInstance, market: Market, solver: _Solver) -> tuple[Counts | None, Fraction | None]:
-    first = per_price(market, enough=True)
+    first = at_once(market, enough=True)
     status, counts, claim = solver.run(write(market), first)
     counts = _exactly(market, counts, first)
     value = None if claim is None else rounded_up(market.offers, Fraction(claim) * (1 - Fraction(1, 10**9)))
@@ -177,7 +177,7 @@ def _cost(instance: MeshInstance, market: Market, solver: _Solver) -> tuple[Coun
 
 
 def _goodput(instance: MeshInstance, market: Market, solver: _Solver) -> tuple[Counts | None, Fraction | None]:
-    first = per_price(market, enough=False)
+    first = at_once(market, enough=False)
     status, counts, claim = solver.run(write(market, theta=True), first)
     served = Fraction(0) if counts is None else theta_of(market, counts)
     if first is not None and theta_of(market, first) > served:

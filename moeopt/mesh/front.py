@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from moeopt.mesh.clock import look
 from moeopt.mesh.config import Config
 from moeopt.mesh.families.speeds import speeds
 from moeopt.mesh.instance import MeshInstance
-from moeopt.mesh.market import above, configs_of, is_partial, refusals
+from moeopt.mesh.market import above, configs_of, is_partial, market_of, phases_of, refusals
 from moeopt.mesh.shape import Shape
 from moeopt.mesh.verify import Evaluation
 
@@ -28,7 +29,9 @@ Point = tuple[float, float, int, int, bool]
 def pareto(instance: MeshInstance, judged: Evaluation) -> list[dict[str, Any]]:
     """Configurations that decode, none of which another one beats in both: tokens a second of a user and of a GPU.
 
-    Replicas that serve whole requests have a front of their own, for their GPUs prefill besides. Batches are walked
+    Replicas that serve whole requests have a front of their own, for their GPUs prefill besides. So that both can be
+    compared, ``whole_tokens_per_s`` counts the GPUs that prefill for a replica, with the shape that needs fewest of
+    them; ``joint`` marks points that no other one of either front beats so. Batches are walked
     from 1 up to the largest within service levels and memory, which is the configuration's own; chunk, draft and
     overlap stay as they are. Shapes that are far from the front at the batches in `LOOKS` and at their own are left
     out, and of those that differ in redundant experts or dense layers alone all but the best. Those that break a
@@ -38,24 +41,54 @@ def pareto(instance: MeshInstance, judged: Evaluation) -> list[dict[str, Any]]:
     pools = {id(pool.config) for pool in judged.pools}
     bought = {place for place, one in enumerate(configs) if id(one) in pools}
     for demand in range(len(instance.demands)):
-        every = _own(instance, demand)
+        look()
+        every, beside = _own(instance, demand), prefill_gpu_s(instance, demand)
+        listed: list[dict[str, Any]] = []
         for whole in (False, True):
             own = [point for point in every if (configs[point[2]].family == "colocated") is whole]
             for user, gpu, place, batch, within in _front(_walked(instance, own))[:MOST_POINTS]:
-                found.append(
+                alone = 0.0 if whole else beside
+                listed.append(
                     {
                         "demand": demand,
                         "config": place,
+                        "family": configs[place].family,
                         "label": configs[place].label,
                         "batch": batch,
                         "user_tokens_per_s": user,
                         "gpu_tokens_per_s": gpu,
+                        "whole_tokens_per_s": None if alone is None else gpu / (1 + gpu * alone),
                         "gpus": configs[place].total_gpus,
                         "within_slo": within,
                         "bought": place in bought and batch == configs[place].batch,
                     }
                 )
+        found += _joint(listed)
     return found
+
+
+def prefill_gpu_s(instance: MeshInstance, demand: int) -> float | None:
+    """Seconds of GPUs that prefill for one output token, with the shape that needs fewest; ``None``: nothing prefills.
+
+    0 where no family prefills: then it is not bought here.
+    """
+    if 0 not in phases_of(instance):
+        return 0.0
+    market, configs = market_of(instance), configs_of(instance)
+    mine = [configs[offer.place] for offer in market.offers if offer.demand == demand and market.fits(offer)]
+    each = [one.total_gpus / one.prefill_per_s for one in mine if one.prefill_per_s > 0 and not one.decode_per_s]
+    return min(each) / instance.demands[demand].workload.output_tokens if each else None
+
+
+def _joint(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Points with a mark on those that none beats in whole requests."""
+    best = 0.0
+    joint: set[int] = set()
+    for point in sorted(listed, key=lambda one: (-one["user_tokens_per_s"], -(one["whole_tokens_per_s"] or 0.0))):
+        if (point["whole_tokens_per_s"] or 0.0) > best:
+            best = point["whole_tokens_per_s"]
+            joint.add(id(point))
+    return [{**point, "joint": id(point) in joint} for point in listed]
 
 
 def _walked(instance: MeshInstance, own: list[Point]) -> list[Point]:
@@ -97,6 +130,7 @@ def _own(instance: MeshInstance, demand: int) -> list[Point]:
 
 def _at(instance: MeshInstance, places: list[tuple[int, int]]) -> list[Point]:
     """Places at batches below their own."""
+    look()
     if not places:
         return []
     configs = [configs_of(instance)[place] for place, _ in places]

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from moeopt.cost.checks import is_number, whole
 from moeopt.errors import Violations
-from moeopt.mesh.config import Config
+from moeopt.mesh.config import Config, Family
+from moeopt.mesh.rules import product
+from moeopt.mesh.shape import Shape
 
 if TYPE_CHECKING:
     from moeopt.mesh.instance import MeshInstance
 
-SERVES: dict[str, tuple[bool, bool]] = {
+SERVES: dict[Family, tuple[bool, bool]] = {
     "colocated": (True, True),
     "prefill": (True, False),
     "decode": (False, True),
@@ -29,7 +31,7 @@ def check_configs(check: Violations, instance: MeshInstance) -> None:
         if not isinstance(config.demand, int) or not 0 <= config.demand < len(instance.demands):
             rule = f"is not one of the {len(instance.demands)} demands"
             check.add("configs.demand", config.demand, rule=rule, fix="Count from 0", where=where)
-        if config.family not in instance.families:
+        if config.family not in instance.families and not (instance.sides and config.family in SERVES):
             rule = f"is not among the families = {', '.join(instance.families)}"
             check.add("configs.family", config.family, rule=rule, fix="Add it to families", where=where)
         if config.key in seen:
@@ -38,6 +40,19 @@ def check_configs(check: Violations, instance: MeshInstance) -> None:
         seen[config.key] = place
         _gpus(check, instance, config, where)
         _figures(check, config, where)
+        _degrees(check, instance, config, where)
+
+
+def _degrees(check: Violations, instance: MeshInstance, config: Config, where: str) -> None:
+    """Where a shape is told, its degrees make up the GPUs of the replica."""
+    shape = config.shape
+    told = isinstance(shape, Shape) and {shape.gpu: shape.gpus} == dict(config.gpus)
+    if not told or config.demand not in range(len(instance.demands)):
+        return
+    assert isinstance(shape, Shape)
+    spread, held = shape.ffn_gpus or shape.stage_gpus, shape.ep * shape.moe_tp
+    if held not in (1, spread):
+        product(check, shape.ep, shape.moe_tp, spread, instance.demands[config.demand].llm, where)
 
 
 def _gpus(check: Violations, instance: MeshInstance, config: Config, where: str) -> None:

@@ -11,11 +11,12 @@ from moeopt.cost.checks import is_number, not_negative, whole
 from moeopt.cost.constants import OVERHEAD_S
 from moeopt.cost.roofline import Numerics
 from moeopt.documents import sha256
-from moeopt.errors import Violations
+from moeopt.errors import Violations, did_you_mean
 from moeopt.llm.facts import LlmFacts
 from moeopt.llm.precision import FORMATS
-from moeopt.mesh import given
+from moeopt.mesh import given, roles
 from moeopt.mesh.config import Config, Family
+from moeopt.mesh.degrees import MOST_DEGREE
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.imbalance import Imbalance
 from moeopt.mesh.workload import Slo, Workload
@@ -25,8 +26,6 @@ SCHEMA = "moeopt/mesh-instance/1"
 FAMILIES: tuple[Family, ...] = get_args(Family)
 MOST_BATCH = 4096
 """Sequences of one data-parallel rank at most, unless the instance says otherwise."""
-SIDES = ("prefill", "decode", "attention", "experts", "colocated", "long")
-"""Parts that can be tied to a type of GPU."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class MeshInstance:
         second with the stock there is (with several demands in proportion to their rates); ``time``: the shortest
         time per output token with the stock.
     families
-        Families to look at.
+        Families to look at; empty: those that `sides` name, or where there are none, all but ``long``.
     kv_formats
         Formats of the cache to look at; empty: that of the numerics.
     reserve_bytes
@@ -78,7 +77,8 @@ class MeshInstance:
     overhead_s
         Seconds of launches of one layer.
     sides
-        Part to type of GPU: ``{"attention": "H20", "experts": "L40S"}``; parts that are not named may use any.
+        Roles, part to type of GPU: ``{"attention": "H20", "experts": "L40S"}``. What is bought obeys them: no family
+        serves the same requests elsewhere (`moeopt.mesh.roles.families_of`). Other parts may use any type.
     engine
         Only what this engine can launch; ``None``: everything, with a mark.
     transport
@@ -102,7 +102,7 @@ class MeshInstance:
     demands: tuple[Demand, ...]
     gpus: tuple[GpuType, ...]
     objective: Objective = "gpus"
-    families: tuple[Family, ...] = ("colocated", "prefill", "decode", "apart")
+    families: tuple[Family, ...] = ()
     kv_formats: tuple[str, ...] = ()
     reserve_bytes: float = 0.0
     most_pp: int = 8
@@ -121,16 +121,20 @@ class MeshInstance:
         check = Violations()
         for field_name in ("demands", "gpus", "families", "kv_formats", "drafts"):
             object.__setattr__(self, field_name, tuple(getattr(self, field_name)))
+        if not self.families:
+            object.__setattr__(self, "families", roles.families_of(self.sides))
         if not self.demands:
             check.add("demands", "none", rule="there must be an LLM to serve", fix="Give one")
         self._check_gpus(check)
         self._check_objective(check)
         for family in self.families:
             if family not in FAMILIES:
-                check.add("families", family, rule=f"is not one of {', '.join(FAMILIES)}", fix="Use one of these")
+                fix = did_you_mean(family, FAMILIES, "Use one of these")
+                check.add("families", family, rule=f"is not one of {', '.join(FAMILIES)}", fix=fix)
         for kv in self.kv_formats:
             if kv not in FORMATS:
-                check.add("kv_formats", kv, rule=f"is not one of {', '.join(FORMATS)}", fix="Use one of these")
+                fix = did_you_mean(kv, FORMATS, "Use one of these")
+                check.add("kv_formats", kv, rule=f"is not one of {', '.join(FORMATS)}", fix=fix)
         self._check_serving(check)
         not_negative(check, reserve_bytes=self.reserve_bytes, overhead_s=self.overhead_s)
         room = max((gpu.machine.memory_bytes for gpu in self.gpus), default=None)
@@ -138,8 +142,7 @@ class MeshInstance:
             rule = f"must leave something of a GPU's {room:,.0f} bytes"
             check.add("reserve_bytes", self.reserve_bytes, rule=rule, fix="Give what stays free on a GPU")
         whole(check, most_pp=self.most_pp, most_batch=self.most_batch)
-        for place, value in enumerate(self.redundant or ()):
-            whole(check, 0, **{f"redundant[{place}]": value})
+        self._check_redundant(check)
         for place, mean in enumerate(self.drafts):
             if not is_number(mean) or not 1 <= mean <= place + 2:
                 rule = f"a step with {place + 1} drafted tokens yields 1 to {place + 2}"
@@ -149,34 +152,48 @@ class MeshInstance:
             given.check_configs(check, self)
         check.raise_if_any()
 
+    def _check_redundant(self, check: Violations) -> None:
+        """A rank holds an expert once at most: what is beyond fits no number of ranks."""
+        experts = max((demand.llm.experts or 0 for demand in self.demands), default=0)
+        ranks = max((MOST_DEGREE if gpu.stock is None else gpu.stock for gpu in self.gpus), default=1)
+        most = experts * (max(min(ranks, MOST_DEGREE), 1) - 1)
+        for place, value in enumerate(self.redundant or ()):
+            known = len(check.found)
+            whole(check, 0, **{f"redundant[{place}]": value})
+            if len(check.found) == known and value > most and self.demands and self.gpus:
+                ranks_said = f"{ranks:,} GPUs" if ranks <= MOST_DEGREE else "as many GPUs as are looked at"
+                rule = f"must be at most {most:,}: {ranks_said} hold each of {experts} experts once at most"
+                check.add(f"redundant[{place}]", value, rule=rule, fix=f"Use {most}, or leave it out")
+
     def _check_gpus(self, check: Violations) -> None:
         if not self.gpus:
             check.add("gpus", "none", rule="there must be a type of GPU", fix="Give one")
         names = [gpu.name for gpu in self.gpus]
         for name in sorted({name for name in names if names.count(name) > 1}):
             check.add("gpus", name, rule="is there twice", fix="Give its whole stock once")
-        for side, name in self.sides.items():
-            if side not in SIDES:
-                check.add("sides", side, rule=f"is not one of {', '.join(SIDES)}", fix="Use one of these")
-            if name not in names:
-                check.add("sides", name, rule=f"is no type of GPU here: {', '.join(names)}", fix="Add it", where=side)
+        roles.check_roles(check, self)
 
     def _check_serving(self, check: Violations) -> None:
         from moeopt.mesh.flags import ENGINES
         from moeopt.mesh.transport import TRANSPORTS
 
         if self.engine is not None and self.engine not in ENGINES:
-            rule, fix = f"is not one of {', '.join(ENGINES)}", "Use one of these, or leave it out"
-            check.add("engine", self.engine, rule=rule, fix=fix)
-        if self.transport not in TRANSPORTS:
+            rule = f"is not one of {', '.join(ENGINES)}"
             check.add(
-                "transport", self.transport, rule=f"is not one of {', '.join(TRANSPORTS)}", fix="Use one of these"
+                "engine",
+                self.engine,
+                rule=rule,
+                fix=did_you_mean(self.engine, ENGINES, "Use one of these, or leave it out"),
             )
+        if self.transport not in TRANSPORTS:
+            fix = did_you_mean(self.transport, TRANSPORTS, "Use one of these")
+            check.add("transport", self.transport, rule=f"is not one of {', '.join(TRANSPORTS)}", fix=fix)
 
     def _check_objective(self, check: Violations) -> None:
         if self.objective not in get_args(Objective):
             known = ", ".join(get_args(Objective))
-            check.add("objective", self.objective, rule=f"is not one of {known}", fix="Use one of these")
+            fix = did_you_mean(self.objective, get_args(Objective), "Use one of these")
+            check.add("objective", self.objective, rule=f"is not one of {known}", fix=fix)
             return
         if self.objective == "time" and not any(given.SERVES.get(one, (0, 0))[1] for one in self.families):
             fix = "Add decode, or ask for goodput"

@@ -8,9 +8,11 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from moeopt.mesh.clock import look
 from moeopt.mesh.config import Config
 from moeopt.mesh.given import SERVES
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.roles import breaches
 
 PHASES = ("prefill", "decode")
 SLACK = Fraction(1, 10**9)
@@ -201,7 +203,7 @@ def _every_refusal(instance: MeshInstance) -> list[tuple[str, ...]]:
 
 
 def _refusals(instance: MeshInstance, config: Config) -> list[str]:
-    found = list(config.reasons)
+    found = [*config.reasons, *breaches(instance, config)]
     for gpu, memory in {} if config.fits else config.memory.items():
         if memory.free < 0 and not found:
             found.append(f"memory: {memory.used / 1e9:.4g} GB on a {gpu}, {memory.usable / 1e9:.4g} GB are usable")
@@ -256,6 +258,7 @@ def _market(instance: MeshInstance) -> Market:
     priced: dict[tuple[int, ...], Fraction] = {}
     refused = _every_refusal(instance)
     for place, config in enumerate(configs_of(instance)):
+        look()
         given = (config.prefill_per_s, config.decode_per_s)
         if not max([given[phase] for phase in phases], default=0.0) > 0 or refused[place]:
             continue

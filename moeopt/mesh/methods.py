@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moeopt.mesh import exact, purchase
+from moeopt.mesh.brute_force import brute_force, too_many
 from moeopt.mesh.covering import Counts
 from moeopt.mesh.heuristics.megascale import megascale, not_apart
 from moeopt.mesh.heuristics.per_price import per_price
@@ -46,6 +47,7 @@ METHODS = (
     Method("recipe", _counted(recipe), "tensor parallel in the node, data parallel across", "baseline", no_shapes),
     Method("megascale", _counted(megascale), "attention and experts apart as published", "baseline", not_apart),
     Method("uniform", _counted(uniform), "one configuration for each phase of each demand", "baseline", not_one_price),
+    Method("brute_force", _counted(brute_force), "every purchase, one after another", "exact", too_many),
     Method(
         "covering",
         _counted(purchase.by_tables),

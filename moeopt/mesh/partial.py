@@ -1,65 +1,124 @@
-"""Instances whose families were not finished in time: what is there, and what can be said of it."""
+"""Answers that time ran out for: what there is, and what can be said of it."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from moeopt.limits import Deadline
-from moeopt.mesh.heuristics.per_price import per_price
+from moeopt.mesh.beside import prepare
+from moeopt.mesh.clock import OutOfTime, watching
+from moeopt.mesh.conflicts import Conflict, conflicts
+from moeopt.mesh.heuristics.per_price import at_once
 from moeopt.mesh.instance import MeshInstance
-from moeopt.mesh.market import is_partial, market_of
+from moeopt.mesh.market import configs_of, is_partial, market_of
 from moeopt.mesh.plan import MeshPlan, plan_of
 from moeopt.registry import Context, Outcome
 from moeopt.result import Stop
 
 REST = 0.75
 """What everything else takes at most, as a part of the time that enumerating has taken."""
-OUT_OF_TIME = "time ran out after configurations were enumerated"
-"""How the note of such an answer begins."""
-NOT_RECHECKED = ("families", "simplest", "ranking", "pareto", "sensitivity")
+LITTLE = 0.2
+"""The same where nothing would be served otherwise."""
+TELLING = 0.4
+"""What judging and describing an answer takes of it."""
+LEAST = 0.05
+"""Part of the time that is left which these have, where enumerating took none."""
+GRACE_S = 1.0
+"""Seconds that they have after an interrupt."""
+OUT_OF_TIME = "time ran out before all families were enumerated"
+"""How the note of an answer begins that lacks configurations."""
+LEFT_OUT = "time ran out, so these are left out: "
+"""How the note of an answer begins that lacks a bound, or parts of its description."""
+BOUND = "bound"
+"""The bound among these."""
+NOT_RECHECKED = ("families", "beside_colocated", "simplest", "ranking", "ranking_left_out", "pareto", "sensitivity")
 """Parts of a solution that say something about the configurations there were."""
-TRIVIAL = {"kind": "trivial", "value": "0"}
-"""Certificate of the bound 0, where configurations that nobody looked at might be better than any."""
 
 Run = Callable[[MeshInstance, Context], Outcome[MeshPlan]]
 
 
 def enumerated(instance: MeshInstance, deadline: Deadline) -> MeshInstance:
-    """The instance with its configurations, or another one that has those of the families finished in time."""
-    if instance.configs is not None or "configs" in instance.memo or not deadline.watched:
+    """The instance with its configurations and conflicts, or another one with as many as there was time for."""
+    if not deadline.watched:
         return instance
-    from moeopt.mesh.families import within
+    start_s, whole = deadline.elapsed_s(), True
+    if instance.configs is None and "configs" not in instance.memo:
+        from moeopt.mesh.families import within
 
-    start_s, left_s = deadline.elapsed_s(), deadline.remaining_s()
-    found, whole = within(instance, deadline.within(left_s / (1 + REST) if deadline.limited else None))
-    took_s = deadline.elapsed_s() - start_s
-    if len(instance.gpus) > 1 and not deadline.allows_import("scipy.optimize"):
-        took_s = math.inf
-    if whole:
+        left_s = deadline.remaining_s()
+        shares = [deadline.within(left_s / (1 + rest) if deadline.limited else None) for rest in (REST, LITTLE)]
+        found, whole = within(instance, *shares)
+        if not whole:
+            return _cut(instance, {"configs": tuple(found)})
         instance.memo["configs"] = tuple(found)
-        if deadline.remaining_s() > REST * took_s:
-            return instance
-    cut = copy.copy(instance)
-    cut.__dict__["memo"] = {"configs": tuple(found), "partial": True}
-    return cut
+    took_s = deadline.elapsed_s() - start_s
+    prepare(instance, deadline, REST * took_s)
+    deadline.keep_back(max(TELLING * took_s, LEAST * max(deadline.remaining_s(), 0.0)) if deadline.limited else 0.0)
+    try:
+        with watching(deadline):
+            known_conflicts(instance)
+    except OutOfTime:
+        return _cut(instance, {key: instance.memo[key] for key in SHARED if key in instance.memo})
+    return instance
+
+
+SHARED = ("configs", "refusals", "market")
+"""What does not change where time runs out."""
+
+
+def _cut(instance: MeshInstance, memo: dict[str, Any]) -> MeshInstance:
+    found = copy.copy(instance)
+    found.__dict__["memo"] = {**memo, "partial": True}
+    return found
+
+
+def known_conflicts(instance: MeshInstance) -> list[Conflict]:
+    """Rules that no plan keeps, found once."""
+    if "conflicts" not in instance.memo:
+        instance.memo["conflicts"] = conflicts(instance)
+    return [dict(one) for one in instance.memo["conflicts"]]
 
 
 def in_time(run: Run) -> Run:
-    """A method that, where configurations are missing, takes the most requests per price of those that are there."""
+    """A method that, where time runs out before it has a plan, takes the most requests per price first."""
 
     def found(instance: MeshInstance, context: Context) -> Outcome[MeshPlan]:
-        if not is_partial(instance):
-            return run(instance, context)
-        market = market_of(instance)
-        counts = per_price(market.pruned, enough=instance.objective != "goodput") if market.offers else None
-        families = ", ".join(dict.fromkeys(config.family for config in instance.memo["configs"])) or "none"
-        note = f"{OUT_OF_TIME}: of {families}; the plan has the most requests per price of these"
-        return Outcome(None if counts is None else plan_of(instance, counts), Stop.TIME, notes=[note])
+        if is_partial(instance):
+            plan = _quickly(instance)
+            finished = _finished(instance)
+            what = ", which serve nothing by themselves" if finished and plan is None else ""
+            what = what if plan is None else "; the plan has the most requests per price of these"
+            return Outcome(plan, Stop.TIME, notes=[f"{OUT_OF_TIME}: finished are {finished or 'none'}{what}"])
+        try:
+            with watching(context.deadline):
+                outcome = run(instance, context)
+        except OutOfTime:
+            outcome = Outcome(None, Stop.TIME)
+        if outcome.plan is None and outcome.stop in (Stop.TIME, Stop.INTERRUPTED):
+            outcome.plan = _quickly(instance)
+            if outcome.plan is not None:
+                outcome.notes.append("time ran out before there was a better plan than that of per_price")
+        return outcome
 
     return found
+
+
+def _finished(instance: MeshInstance) -> str:
+    """Families that there are, for people."""
+    demands: dict[str, set[int]] = {}
+    for config in configs_of(instance):
+        demands.setdefault(config.family, set()).add(config.demand)
+    every = len(instance.demands)
+    named = [name if len(of) == every else f"{name} of {len(of)} of {every} demands" for name, of in demands.items()]
+    return ", ".join(named)
+
+
+def _quickly(instance: MeshInstance) -> MeshPlan | None:
+    market = market_of(instance)
+    counts = at_once(market, enough=instance.objective != "goodput") if market.offers else None
+    return None if counts is None else plan_of(instance, counts)
 
 
 def applies(check: Callable[[MeshInstance], str | None]) -> Callable[[MeshInstance], str | None]:
@@ -69,4 +128,14 @@ def applies(check: Callable[[MeshInstance], str | None]) -> Callable[[MeshInstan
 
 def cut_short(document: Mapping[str, Any]) -> bool:
     """Whether a document says that its configurations were not all there."""
-    return document["stop"] in ("TIME", "INTERRUPTED") and any(one.startswith(OUT_OF_TIME) for one in document["notes"])
+    return _ended(document) and any(one.startswith(OUT_OF_TIME) for one in document["notes"])
+
+
+def left_out(document: Mapping[str, Any]) -> list[str]:
+    """Parts that a document says there was no time for."""
+    notes = [one.removeprefix(LEFT_OUT) for one in document["notes"] if one.startswith(LEFT_OUT)]
+    return [name for note in notes for name in note.split(", ")] if _ended(document) else []
+
+
+def _ended(document: Mapping[str, Any]) -> bool:
+    return document["stop"] in ("TIME", "INTERRUPTED")

@@ -7,14 +7,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from moeopt.mesh.config import Config, Family
+from moeopt.mesh.plan_certificates import STRICT as _STRICT
+from moeopt.mesh.plan_certificates import Claim, Covering, Dual, Faster, Trivial
+from moeopt.mesh.plan_extras import CurvePoint, Simulated
 from moeopt.mesh.records import model_of
 
 SCHEMA = "moeopt/mesh-result/1"
 
-_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 _Config = model_of(Config)
 Counts = dict[str, Annotated[int, Field(ge=0)]]
-Percentiles = Annotated[list[float], Field(min_length=3, max_length=3)]
 
 
 class Engines(BaseModel):
@@ -83,6 +84,30 @@ class Families(BaseModel):
     best: float
 
 
+class Colocated(BaseModel):
+    """The best replicas that serve whole requests."""
+
+    model_config = _STRICT
+    pools: list[Annotated[list[str | int], Field(min_length=2, max_length=2)]] = Field(description="[label, replicas]")
+    gpus: Counts
+    tokens_per_s: float
+    paid: float
+    per_unit: float
+    most_per_unit: float | None = Field(description="that no colocated plan is above; null: not known")
+
+
+class Beside(BaseModel):
+    """A plan under roles beside the best colocated one, output tokens a second of each unit that is paid."""
+
+    model_config = _STRICT
+    unit: Literal["price", "GPU"]
+    tokens_per_s: float
+    paid: float
+    per_unit: float
+    colocated: Colocated | None = Field(description="null: none keeps what is asked")
+    ratio: float | None = Field(description="of the plan to the best colocated")
+
+
 class Simplest(BaseModel):
     """The best with one configuration for each phase of each demand."""
 
@@ -121,19 +146,40 @@ class Ranked(BaseModel):
     why_not: str
 
 
+class Brief(BaseModel):
+    """A configuration of a short ranking that is not among the best of its family."""
+
+    model_config = _STRICT
+    config: int = Field(ge=0)
+    demand: int
+    family: Family
+    label: str
+    gpus: Counts
+    batch: int
+    ttft_s: float | None
+    tpot_s: float | None
+    memory_bytes: dict[str, float]
+    behind: float | None
+    bought: bool
+    why_not: str
+
+
 class Point(BaseModel):
     """A point of the front of speed against throughput."""
 
     model_config = _STRICT
     demand: int
     config: int
+    family: Family
     label: str
     batch: int = Field(ge=0)
     user_tokens_per_s: float
     gpu_tokens_per_s: float
+    whole_tokens_per_s: float | None = Field(description="with the GPUs that prefill for it; null: nothing prefills")
     gpus: int
     within_slo: bool
     bought: bool
+    joint: bool = Field(description="no point beats it in speed and in whole_tokens_per_s")
 
 
 class AtRate(BaseModel):
@@ -169,65 +215,12 @@ class Solution(BaseModel):
     price: float | None
     idle_gpus: Counts
     families: Families
+    beside_colocated: Beside | None = Field(description="null without roles, or where time ran out")
     simplest: Simplest | None
-    ranking: list[Ranked]
+    ranking: list[Ranked | Brief]
+    ranking_left_out: int = Field(ge=0, description="rows that a short ranking does not have")
     pareto: list[Point]
     sensitivity: Sensitivity
-
-
-class Covering(BaseModel):
-    """A table, to be made anew."""
-
-    model_config = _STRICT
-    kind: Literal["covering"]
-    value: str
-
-
-class Dual(BaseModel):
-    """Prices of rows and of GPUs."""
-
-    model_config = _STRICT
-    kind: Literal["dual"]
-    value: str
-    served: list[Annotated[list[int | str], Field(min_length=3, max_length=3)]]
-    gpus: list[str]
-
-
-class Starved(BaseModel):
-    """A row that nothing serves."""
-
-    model_config = _STRICT
-    kind: Literal["starved"]
-    row: Annotated[list[int], Field(min_length=2, max_length=2)]
-
-
-class Faster(BaseModel):
-    """Why nothing faster is enough."""
-
-    model_config = _STRICT
-    kind: Literal["faster"]
-    value: str
-    below: Annotated[Covering | Dual | Starved, Field(discriminator="kind")] | None
-
-
-class Trivial(BaseModel):
-    """No argument: 0 is below every plan."""
-
-    model_config = _STRICT
-    kind: Literal["trivial"]
-    value: Literal["0"]
-
-
-Certified = Annotated[Covering | Dual | Faster, Field(discriminator="kind")]
-
-
-class Claim(BaseModel):
-    """What a solver claims above what is certified."""
-
-    model_config = _STRICT
-    kind: Literal["solver"]
-    claim: float
-    certified: Certified
 
 
 class Conflict(BaseModel):
@@ -241,27 +234,6 @@ class Conflict(BaseModel):
     best: float | None
     closest: str | None
     shortfall: float | None
-
-
-class Simulated(BaseModel):
-    """The rate at which requests that come at random keep their service levels."""
-
-    model_config = _STRICT
-    demand: int = Field(ge=0)
-    attainment: float = Field(gt=0, le=1, description="part of the requests that keeps both levels")
-    rate_per_s: float = Field(ge=0)
-    means_per_s: float = Field(ge=0, description="the rate of means that the plan states")
-    binds: Literal["ttft", "tpot", "capacity"]
-    kept: float
-    ttft_kept: float
-    tpot_kept: float
-    at_means: float
-    ttft_s: Percentiles | None = Field(description="percentiles 50, 90, 99 at that rate")
-    tpot_s: Percentiles | None
-    requests: int = Field(ge=1, description="counted of a replica and rate")
-    simulations: int
-    seed: int = Field(ge=0)
-    notes: list[str]
 
 
 class InstanceReference(BaseModel):
@@ -299,3 +271,4 @@ class ResultDocument(BaseModel):
     runtime_s: float = Field(ge=0)
     versions: dict[str, str]
     simulation: list[Simulated] | None = Field(None, description="of the plan, where it was asked for; by demand")
+    slo_curve: list[CurvePoint] | None = Field(None, description="best plans at other limits, where that was asked")

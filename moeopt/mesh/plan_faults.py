@@ -9,10 +9,13 @@ from typing import Any
 from moeopt.errors import PlanError
 from moeopt.forms import form_faults
 from moeopt.mesh import bounds, conflicts, describe, partial, verify
+from moeopt.mesh.beside import NOT_COMPARED
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.other_levels import curve_faults
 from moeopt.mesh.plan import as_plan
 from moeopt.mesh.plan_document import ResultDocument
 from moeopt.mesh.problem import PROBLEM
+from moeopt.mesh.short import of_full
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, relative_gap
 
 TOLERANCE = 1e-9
@@ -30,6 +33,7 @@ def plan_faults(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
     if faults:
         return faults, []
     faults += _differences("instance.document", document["instance"]["document"], instance.to_dict())
+    faults += _differences("instance.name", document["instance"]["name"], instance.name)
     faults += _differences("instance.sha256", document["instance"]["sha256"], instance.sha256)
     faults += _differences("unit", document["unit"], describe.unit(instance))
     method = PROBLEM.methods.get(document["method"])
@@ -37,7 +41,8 @@ def plan_faults(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
     if reason is not None:
         faults.append(f"method = {document['method']!r} does not apply: {reason}")
     more, aside = (_without_plan if document["solution"] is None else _with_plan)(instance, document)
-    return faults + more, [*ALWAYS, *aside, *(["simulation"] if document.get("simulation") is not None else [])]
+    beside = [key for key in ("simulation", "slo_curve") if document.get(key) is not None]
+    return faults + more + curve_faults(document), [*ALWAYS, *aside, *beside]
 
 
 def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
@@ -50,7 +55,8 @@ def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
     certificate = document["certificate"]
     solvers = certificate["kind"] == "solver"
     certified = certificate["certified"] if solvers else certificate
-    if certified["kind"] == "trivial" and not partial.cut_short(document):
+    short, late = partial.cut_short(document), partial.left_out(document)
+    if certified["kind"] == "trivial" and not short and partial.BOUND not in late:
         return ["certificate: without an argument, although nothing says that time ran out"], []
     try:
         faults = [f"certificate: {fault}" for fault in bounds.recheck(instance, certified)]
@@ -79,9 +85,15 @@ def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
     for key in ("gap", "gap_worst_layer"):
         if document[key] is None or abs(document[key] - gap) > TOLERANCE:
             faults.append(f"{key} = {document[key]!r}: recomputed {gap!r}")
-    short = partial.cut_short(document)
-    for key, value in describe.solution(instance, judged).items():
-        if short and key in partial.NOT_RECHECKED:
+    ours_solution = describe.solution(instance, judged, late)
+    theirs, left_out = document["solution"]["ranking"], document["solution"]["ranking_left_out"]
+    if not short and "ranking" not in late and (left_out or any("kv" not in row for row in theirs)):
+        ours_solution["ranking"], more = of_full(ours_solution["ranking"], theirs, left_out)
+        ours_solution["ranking_left_out"] = left_out
+        faults += more
+    for key, value in ours_solution.items():
+        alone = key == "beside_colocated" and NOT_COMPARED in document["notes"]
+        if alone or (short and key in partial.NOT_RECHECKED):
             aside.append(f"solution.{key}")
         else:
             faults += _differences(f"solution.{key}", document["solution"][key], value)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from moeopt.limits import Deadline
 from moeopt.mesh import bounds, conflicts, describe, partial, verify
+from moeopt.mesh.clock import OutOfTime, watching
 from moeopt.mesh.instance import MeshInstance
+from moeopt.mesh.late import sooner_notes
 from moeopt.mesh.market import is_partial
 from moeopt.mesh.plan import MeshPlan, as_plan
 from moeopt.registry import Context, Method, Outcome, Problem
@@ -26,7 +30,7 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
 
     def conflicts(self, instance: MeshInstance) -> list[dict[str, Any]]:
         """Service levels, memory or stock that no plan keeps."""
-        return [] if is_partial(instance) else conflicts.conflicts(instance)
+        return [] if is_partial(instance) else partial.known_conflicts(instance)
 
     def as_plan(self, instance: MeshInstance, raw: Any) -> MeshPlan:
         """Take a `MeshPlan`, replicas by configuration, or the solution of a result."""
@@ -70,18 +74,21 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
                 plan, judged = context.warm_start, warm
         if plan is None or judged is None:
             return self._without_plan(instance, method, outcome, context)
-        if is_partial(instance):
-            floor = bounds.Bound(Fraction(0), partial.TRIVIAL)
-        else:
-            floor = bounds.bound(instance, judged.objective)
+        floor, solution, late = _described(instance, judged, context.deadline.rest(partial.GRACE_S))
         claim = max(outcome.bounds or [], default=None)
         low, kind, certificate = _floor(floor, claim, judged.objective)
         objective, below = float(judged.objective), min(float(low), float(judged.objective))
         gap = relative_gap(objective, below)
         optimal = gap <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
         outcome.notes.extend(describe.notes(instance, judged, short=is_partial(instance)))
+        if late:
+            outcome.notes.append(partial.LEFT_OUT + ", ".join(late))
+        with suppress(OutOfTime), watching(context.deadline):
+            outcome.notes.extend(sooner_notes(instance, judged, context.deadline))
         frame = self._frame(instance, method, outcome, context)
-        if optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
+        if late:
+            frame["stop"] = Stop.INTERRUPTED if context.deadline.stopped() else Stop.TIME
+        elif optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
             frame["stop"] = Stop.GAP
         return Result(
             status=Status.OPTIMAL if optimal else Status.FEASIBLE,
@@ -90,7 +97,7 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
             bound_kind=kind,
             certificate=certificate,
             gap_worst_layer=gap,
-            solution=describe.solution(instance, judged),
+            solution=solution,
             incumbents=tuple(outcome.incumbents) or ((context.deadline.elapsed_s(), objective),),
             plan=plan,
             **frame,
@@ -104,6 +111,22 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
         if outcome.details.get("claimed_infeasible"):
             return Result(status=Status.INFEASIBLE, conflicts=(conflicts.stock_conflict(instance),), **frame)
         return Result(status=Status.UNKNOWN, **frame)
+
+
+def _described(
+    instance: MeshInstance, judged: verify.Evaluation, deadline: Deadline
+) -> tuple[bounds.Bound, dict[str, Any], list[str]]:
+    """A bound and a description of a plan, and what of them there was no time for."""
+    floor, late = bounds.TRIVIAL, []
+    if not is_partial(instance):
+        try:
+            with watching(deadline.share(2)):
+                floor = bounds.bound(instance, judged.objective)
+        except OutOfTime:
+            late.append(partial.BOUND)
+    with watching(deadline):
+        solution, parts = describe.in_time(instance, judged)
+    return floor, solution, late + parts
 
 
 def _order(judged: verify.Evaluation) -> tuple[Fraction, int]:

@@ -8,6 +8,7 @@ from moeopt.mesh.config import Config, Memory
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.imbalance import Imbalance
 from moeopt.mesh.instance import Demand, MeshInstance, demand_of
+from moeopt.mesh.other_levels import SloPoint, slo_curve
 from moeopt.mesh.plan import MeshPlan, Pool
 from moeopt.mesh.problem import PROBLEM
 from moeopt.mesh.shape import ApartShape, Shape
@@ -35,6 +36,7 @@ __all__ = [
     "Pool",
     "Shape",
     "Slo",
+    "SloPoint",
     "Workload",
     "bound",
     "compare",
@@ -43,5 +45,6 @@ __all__ = [
     "faults",
     "recheck",
     "register",
+    "slo_curve",
     "solve",
 ]

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from moeopt.mesh import bounds, covering
 from moeopt.mesh.covering import Counts, Covering
-from moeopt.mesh.heuristics.per_price import per_price, theta_of
+from moeopt.mesh.heuristics.per_price import at_once, theta_of
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import Market, market_of
 
@@ -14,7 +14,7 @@ from moeopt.mesh.market import Market, market_of
 def known_cost(market: Market) -> Fraction | None:
     """Cost of a plan that is found at once; ``None`` where none is."""
     if "known" not in market.memo:
-        counts = per_price(market.pruned, enough=True)
+        counts = at_once(market, enough=True)
         market.memo["known"] = None if counts is None else cost_of(market, counts)
     found: Fraction | None = market.memo["known"]
     return found
@@ -51,12 +51,14 @@ def by_tables(instance: MeshInstance) -> Counts | None:
     limits = table_limits(instance)
     assert limits is not None
     market = market_of(instance).pruned
+    if instance.objective == "goodput":
+        whole = covering.most(market)  # which bounds the answer too
+        assert whole is not None
+        return _most(whole[0])
     if instance.objective == "time":
         market = market.up_to(bounds.time_bound(market).value)
     made = covering.covering(market, limits)
     assert made is not None
-    if instance.objective == "goodput":
-        return _most(made)
     counts = _enough(made, made)
     if counts is None:  # a table that rounds down promises nothing that is not there
         counts = _enough(made, covering.covering(market, limits, down=True))

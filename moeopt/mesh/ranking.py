@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moeopt.mesh import dual
+from moeopt.mesh.clock import look
 from moeopt.mesh.config import Config
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import Market, Offer, configs_of, is_partial, market_of, milliseconds, refusals
@@ -40,6 +41,7 @@ def ranking(instance: MeshInstance, judged: Evaluation) -> list[dict[str, Any]]:
     labels = [" and ".join(configs[place].label for place in places) for _, places in bests]
     listed = []
     for offer in market.offers:
+        look()
         total, best = _request(market, offer, prices[offer.place], partners), bests[offer.demand][0]
         behind = None if total is None or not best else max(total / best - 1, 0.0)
         key = (behind is None, behind or 0.0, offer.tpot, offer.total_gpus, offer.place)

@@ -127,19 +127,20 @@ def _experts(check: Violations, shape: Shape, llm: LlmFacts, numerics: Numerics 
             check.add("redundant", shape.redundant, rule="this LLM is dense, it has no experts", fix="Use 0")
         return
     if shape.ep * shape.moe_tp != spread:
-        _product(check, shape.ep, shape.moe_tp, spread, llm)
+        product(check, shape.ep, shape.moe_tp, spread, llm)
     _slots(check, llm, shape.ep, shape.redundant)
     _moe_tp(check, llm, shape.moe_tp, numerics)
 
 
-def _product(check: Violations, ep: int, moe_tp: int, spread: int, llm: LlmFacts) -> None:
+def product(check: Violations, ep: int, moe_tp: int, spread: int, llm: LlmFacts, where: str = "") -> None:
+    """Note that degrees of experts do not make up the GPUs that hold a stage's experts, and those that do."""
     fits = [degree for degree in divisors(spread) if llm.experts is not None and llm.experts % degree == 0]
     options = [f"EP {fits[-1]}, MoE-TP {spread // fits[-1]}"] if fits else []
     if spread % moe_tp == 0:
         options.append(f"EP {spread // moe_tp}, MoE-TP {moe_tp}")
     rule = f"moe_tp x moe_ep must be {spread}, the GPUs that hold a stage's experts, and is {ep * moe_tp}"
     fix = f"Use {' or '.join(dict.fromkeys(options))}" if options else ""
-    check.add("ep x moe_tp", f"{ep} x {moe_tp}", rule=rule, fix=fix)
+    check.add("ep x moe_tp", f"{ep} x {moe_tp}", rule=rule, fix=fix, where=where)
 
 
 def _slots(check: Violations, llm: LlmFacts, ep: int, redundant: int, field: str = "ep") -> None:

@@ -25,6 +25,7 @@ WAYS = {
     "long": ("prefill", "long"),
 }
 """Families that serve together, by what people call it."""
+NO_SENSITIVITY: dict[str, Any] = {"gpu_worth": None, "curve": None, "next_gpus": None, "at_rates": None}
 FACTORS = (Fraction(1, 2), Fraction(9, 10), Fraction(11, 10), Fraction(2))
 MOST_POINTS = 100
 
@@ -34,10 +35,15 @@ def families(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
 
     ``exact`` says whether that is the optimum for it; else it is the baseline's.
     """
-    used = sorted({pool.config.family for pool in judged.pools})
     if "families" not in instance.memo:
         instance.memo["families"] = {} if is_partial(instance) else _alone(instance)
-    return {"used": used, "alone": dict(instance.memo["families"]), "best": float(judged.objective)}
+    return no_families(judged) | {"alone": dict(instance.memo["families"])}
+
+
+def no_families(judged: Evaluation) -> dict[str, Any]:
+    """The same where no way of serving was looked at alone."""
+    used = sorted({pool.config.family for pool in judged.pools})
+    return {"used": used, "alone": {}, "best": float(judged.objective)}
 
 
 def simplest(instance: MeshInstance) -> dict[str, Any] | None:
@@ -100,7 +106,7 @@ def least_cost(market: Market) -> tuple[Fraction | None, bool]:
 
 def sensitivity(instance: MeshInstance, judged: Evaluation) -> dict[str, Any]:
     """What one more GPU is worth, what every number of GPUs serves, and what other rates would cost."""
-    found: dict[str, Any] = {"gpu_worth": _worth(instance), "curve": None, "next_gpus": None, "at_rates": None}
+    found: dict[str, Any] = NO_SENSITIVITY | {"gpu_worth": _worth(instance)}
     market = market_of(instance)
     if instance.objective == "time" or is_partial(instance):
         return found

@@ -13,6 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.mesh.clock import look
+
 Ints = NDArray[np.int64]
 Cell = tuple[int, ...]
 Option = tuple[Cell, int, int]
@@ -74,6 +76,7 @@ class Replicas(Node):
         self.options = [(steps, serves, name) for steps, (serves, name) in sorted(best.items())]
         self.values = np.zeros(tuple(shape), dtype=np.int64)
         for steps, serves, _ in self.options:
+            look()
             times = 1
             while all(times * step < size for step, size in zip(steps, shape, strict=True)):
                 cell = tuple(times * step for step in steps)
@@ -114,6 +117,7 @@ class _Pair(Node):
         self.left, self.right = (left, right) if len(left.corners) <= len(right.corners) else (right, left)
         self.values = np.zeros_like(left.values)
         for cell in self.left.corners:
+            look()
             there = self.values[_from(cell)]
             both = self.joined(int(self.left.values[cell]), _rest(self.right.values, cell))
             np.maximum(there, both, out=there)

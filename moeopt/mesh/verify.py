@@ -12,6 +12,7 @@ from moeopt.mesh.config import Config
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import PHASES, as_written, configs_of, phases_of, refusals
 from moeopt.mesh.plan import MeshPlan, Pool
+from moeopt.mesh.roles import breaches
 
 TOLERANCE = 1e-9
 """Relative difference up to which a stated figure and the recomputed one are the same."""
@@ -132,6 +133,7 @@ def _known(instance: MeshInstance, pool: Pool, found: list[str]) -> Pool | None:
     place = _by_key(instance).get(config.key)
     if place is None:
         found.append(f"{config.label} with batch {config.batch} is no configuration of this instance")
+        found += [f"{config.label}: {reason}" for reason in breaches(instance, config)]
         return None
     ours = configs_of(instance)[place]
     for field in fields(Config):

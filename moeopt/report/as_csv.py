@@ -8,21 +8,23 @@ from io import StringIO
 
 from moeopt.report.block import Block, Header
 from moeopt.report.head import all_versions
-from moeopt.report.sheet import sheets_of
+from moeopt.report.sheet import Sheet, sheets_of
 
-MADE = ("seed", "command", "versions")
-"""Columns of the whole report, behind those of a problem; an empty cell means there is no such number."""
+MADE = ("problem", "seed", "command", "versions")
+"""Columns of the whole report, behind those of its problems; an empty cell means there is no such number."""
 
 
-def render_csv(blocks: Sequence[Block], header: Header) -> str:
+def render_csv(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole file."""
     sheets = sheets_of(blocks)
     versions = "; ".join(f"{name} {version}" for name, version in all_versions(sheets, header).items())
     made = {"seed": header.seed, "command": header.command, "versions": versions}
     buffer = StringIO()
-    writer = csv.DictWriter(buffer, [*sheets[0].columns, *MADE], lineterminator="\n")
+    columns = dict.fromkeys(name for sheet in sheets for name in sheet.columns)
+    writer = csv.DictWriter(buffer, [*columns, *MADE], lineterminator="\n")
     writer.writeheader()
-    for sheet in sheets:
+    for block, sheet in zip(blocks, sheets, strict=True):
         for record in sheet.records:
-            writer.writerow({**record, **made})
+            named = {} if isinstance(block, Sheet) else {"problem": block.comparison.problem}
+            writer.writerow({**record, **named, **made})
     return buffer.getvalue()

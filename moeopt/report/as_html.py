@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing beside itself: no links, no scripts."""
+"""The report as one HTML page that needs nothing beside itself: no links, and one small script that sorts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from itertools import groupby
 
 from moeopt.report import words
 from moeopt.report.block import Block, Header
-from moeopt.report.head import header_facts, title
+from moeopt.report.head import Reading, header_facts, headings, readings_of, title
 from moeopt.report.page import STYLE
 from moeopt.report.sheet import Sheet, sheets_of
+from moeopt.report.sorting import SCRIPT
 
 
-def render_html(blocks: Sequence[Block], header: Header) -> str:
+def render_html(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole page."""
     sheets = sheets_of(blocks)
     name = escape(title(sheets))
@@ -31,15 +32,21 @@ def render_html(blocks: Sequence[Block], header: Header) -> str:
         "<main>",
         f"<h1>{name}</h1>",
     ]
-    if len(sheets) == 1:
+    alone = len(sheets) == 1
+    if alone:
         parts.append(_verdict(sheets[0]))
     parts.append(_facts(header_facts(sheets, header), marked="Command"))
-    for index, sheet in enumerate(sheets, 1):
-        parts += _section(sheet, index, alone=len(sheets) == 1)
-    if len(sheets) > 1:
+    readings = readings_of(sheets)
+    for index, (sheet, heading) in enumerate(zip(sheets, headings(sheets), strict=True), 1):
+        columns = next(place for place, one in enumerate(readings, 1) if one.of(sheet))
+        parts += _section(sheet, heading, index, f"columns{columns}", alone=alone)
+    if not alone:
         parts += ['<section aria-labelledby="reading">', '<h2 id="reading">How to read the tables</h2>']
-        parts += [*_footnotes(sheets[0]), "</section>"]
-    parts += ["</main>", "</body>", "</html>"]
+        for place, reading in enumerate(readings, 1):
+            parts += [f"<h3>{escape(reading.title)}</h3>"] if len(readings) > 1 else []
+            parts += _footnotes(reading, f"columns{place}")
+        parts.append("</section>")
+    parts += ["</main>", f"<script>\n{SCRIPT}\n</script>", "</body>", "</html>"]
     return "\n".join(part for part in parts if part) + "\n"
 
 
@@ -48,14 +55,14 @@ def escape(text: str) -> str:
     return escaped(text).replace(" %", "\u00a0%")
 
 
-def _section(sheet: Sheet, index: int, *, alone: bool) -> list[str]:
-    heading = f"b{index}"
-    parts = [f'<section aria-labelledby="{heading}">', f'<h2 id="{heading}">{escape(sheet.name)}</h2>']
+def _section(sheet: Sheet, heading: str, index: int, columns: str, *, alone: bool) -> list[str]:
+    name = f"b{index}"
+    parts = [f'<section aria-labelledby="{name}">', f'<h2 id="{name}">{escape(heading)}</h2>']
     if not alone:
         parts.append(_verdict(sheet))
-    parts += [_facts(sheet.facts, marked="SHA-256"), _table(sheet), _notes(sheet)]
-    parts += _footnotes(sheet) if alone else []
-    parts += _figures(sheet, heading)
+    parts += [_facts(sheet.facts, marked="SHA-256"), _table(sheet, columns), _notes(sheet)]
+    parts += _footnotes(readings_of([sheet])[0], columns) if alone else []
+    parts += _figures(sheet, name)
     return [*parts, "</section>"]
 
 
@@ -76,17 +83,22 @@ def _facts(facts: Sequence[tuple[str, str]], marked: str) -> str:
     return '<dl class="facts">\n' + "\n".join(rows) + "\n</dl>"
 
 
-def _table(sheet: Sheet) -> str:
-    first = ['<th scope="col" rowspan="2">Method</th>']
-    second = []
+def _table(sheet: Sheet, columns: str) -> str:
+    first = ['<th scope="col" rowspan="2" data-column="0">Method</th>']
+    second, column = [], 0
     for group, members in groupby(sheet.heads, key=lambda head: head.group):
         heads = [head.head for head in members]
+        places = range(column + 1, column + 1 + len(heads))
+        column += len(heads)
         if heads == [""]:
-            first.append(f'<th scope="col" rowspan="2">{escape(group)}</th>')
+            first.append(f'<th scope="col" rowspan="2" data-column="{column}">{escape(group)}</th>')
             continue
         scope = "colgroup" if len(heads) > 1 else "col"
         first.append(f'<th scope="{scope}" colspan="{len(heads)}">{escape(group)}</th>')
-        second += [f'<th scope="col">{escape(head)}</th>' for head in heads]
+        second += [
+            f'<th scope="col" data-column="{place}">{escape(head)}</th>'
+            for place, head in zip(places, heads, strict=True)
+        ]
     body = []
     for line in sheet.lines:
         tags = [text for text in ("best" if line.kind == "best" else "", line.remark if line.cells else "") if text]
@@ -99,7 +111,7 @@ def _table(sheet: Sheet) -> str:
     return "\n".join(
         [
             f'<div class="scroll" role="region" tabindex="0" aria-label="Table: {escape(label)}">',
-            '<table aria-describedby="columns">',
+            f'<table aria-describedby="{columns}">',
             f"<caption><span>{escape(label)}, all judged by one referee.</span></caption>",
             f"<thead>\n<tr>{''.join(first)}</tr>\n<tr>{''.join(second)}</tr>\n</thead>",
             "<tbody>",
@@ -120,11 +132,11 @@ def _notes(sheet: Sheet) -> str:
     return "\n".join(['<ul class="notes">', *parts, "</ul>"]) if parts else ""
 
 
-def _footnotes(sheet: Sheet) -> list[str]:
-    """What the columns mean; once a page."""
-    parts = ['<div class="notes" id="columns">', "<dl>"]
-    parts += [f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in sheet.footnotes]
-    closing = [f"<p>{escape(sheet.closing)}</p>"] if sheet.closing else []
+def _footnotes(reading: Reading, name: str) -> list[str]:
+    """What the columns mean."""
+    parts = [f'<div class="notes" id="{name}">', "<dl>"]
+    parts += [f"<dt>{escape(head)}</dt><dd>{escape(text)}</dd>" for head, text in reading.footnotes]
+    closing = [f"<p>{escape(reading.closing)}</p>"] if reading.closing else []
     return [*parts, "</dl>", *closing, "</div>"]
 
 

@@ -22,7 +22,7 @@ def render_json(blocks: Sequence[Block], header: Header) -> str:
         "versions": all_versions(sheets, header),
         "created": header.created,
         "notes": list(header.notes),
-        **sheets[0].common,
+        **{key: value for sheet in sheets for key, value in sheet.common.items()},
         "blocks": [dict(sheet.document) for sheet in sheets],
     }
     return to_json(document) + "\n"

@@ -9,28 +9,32 @@ import numpy as np
 
 from moeopt.report import words
 from moeopt.report.block import Block, Header
-from moeopt.report.head import header_facts, title
+from moeopt.report.head import header_facts, headings, readings_of, title
 from moeopt.report.sheet import Sheet, sheets_of
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def render_markdown(blocks: Sequence[Block], header: Header) -> str:
+def render_markdown(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole document."""
     sheets = sheets_of(blocks)
     parts = [f"# {plain(title(sheets))}", ""]
     if len(sheets) == 1:
         parts += [_verdict(sheets[0]), ""]
     parts += _facts(header_facts(sheets, header), marked="Command")
-    for sheet in sheets:
-        parts += ["", f"## {plain(sheet.name)}", ""]
+    for sheet, heading in zip(sheets, headings(sheets), strict=True):
+        parts += ["", f"## {plain(heading)}", ""]
         if len(sheets) > 1:
             parts += [_verdict(sheet), ""]
         parts += [*_facts(sheet.facts, marked="SHA-256"), "", *_table(sheet), *_spark(sheet)]
         parts += _notes(sheet)
     parts += ["", "## How to read the tables" if len(sheets) > 1 else "### How to read the table", ""]
-    parts += [f"- *{plain(name)}*: {plain(text)}" for name, text in sheets[0].footnotes]
-    parts += ["", plain(sheets[0].closing)] if sheets[0].closing else []
+    readings = readings_of(sheets)
+    for place, reading in enumerate(readings):
+        if len(readings) > 1:
+            parts += [*([""] if place else []), f"### {plain(reading.title)}", ""]
+        parts += [f"- *{plain(name)}*: {plain(text)}" for name, text in reading.footnotes]
+        parts += ["", plain(reading.closing)] if reading.closing else []
     return "\n".join([*parts, ""])
 
 

@@ -26,7 +26,7 @@ _SIGNS = {
 }
 
 
-def render_tex(blocks: Sequence[Block], header: Header) -> str:
+def render_tex(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole file: how it was made in comments, then the tables."""
     sheets = sheets_of(blocks)
     made = [title(sheets), *(f"{name}: {text}" for name, text in header_facts(sheets, header))]

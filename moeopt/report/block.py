@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from moeopt.errors import Violations
-from moeopt.registry import Comparison
+from moeopt.registry import PROBLEMS, Comparison
 from moeopt.versions import versions as current_versions
 
 if TYPE_CHECKING:
     from moeopt.collocation.instance import CollocationInstance
     from moeopt.mesh.instance import MeshInstance
+    from moeopt.microbatch.instance import MicrobatchInstance
     from moeopt.placement.instance import PlacementInstance
-
-REPORTED = ("placement", "collocation", "mesh")
-"""Problems that reports have tables for."""
+    from moeopt.routing.instance import RoutingInstance
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,18 @@ class Block:
         The comparison is of another problem or of another instance, by digest.
     """
 
-    instance: PlacementInstance | CollocationInstance | MeshInstance
+    instance: PlacementInstance | RoutingInstance | CollocationInstance | MicrobatchInstance | MeshInstance
     comparison: Comparison
 
     def __post_init__(self) -> None:
-        check = Violations()
-        if self.comparison.problem not in REPORTED:
+        check, room = Violations(), PROBLEMS.get(self.comparison.problem)
+        if room is None:
             rule = "is a problem this report has no tables for"
-            fix = f"Give a comparison of {' or '.join(REPORTED)}"
+            fix = f"Give a comparison of {' or '.join(PROBLEMS)}"
+            check.add("comparison.problem", repr(self.comparison.problem), rule=rule, fix=fix)
+        elif not any(kind.__module__.startswith(f"{room}.") for kind in type(self.instance).__mro__):
+            rule = f"is not the problem of the instance, a {type(self.instance).__name__}"
+            fix = "Give the instance that was compared"
             check.add("comparison.problem", repr(self.comparison.problem), rule=rule, fix=fix)
         digest = self.comparison.instance.get("sha256", self.instance.sha256)  # absent where no method answered
         if digest != self.instance.sha256:

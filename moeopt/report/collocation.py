@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from moeopt.registry import Comparison
 from moeopt.report import collocation_words as said
-from moeopt.report import words
+from moeopt.report import frame, words
 from moeopt.report.block import Block
-from moeopt.report.collocation_rows import COLUMNS, document, figures_of, record
-from moeopt.report.rows import RowFigures, bound_kind
-from moeopt.report.sheet import Head, Line, Sheet
+from moeopt.report.collocation_rows import COLUMNS, numbers, record
+from moeopt.report.frame import Column
+from moeopt.report.rows import RowFigures
+from moeopt.report.sheet import Head, Sheet
 
 if TYPE_CHECKING:
     from moeopt.collocation import CollocationInstance
@@ -22,42 +23,40 @@ def sheet(block: Block) -> Sheet:
     """All that is said of it."""
     instance: Any = block.instance
     comparison = block.comparison
-    rows = figures_of(comparison)
-    versions: dict[str, str] = {}
-    for row in rows:
-        for package, version in row.result.versions.items() if row.result is not None else ():
-            versions.setdefault(package, version)
+    rows = frame.layered(comparison, "objective")
     columns = columns_of(instance, comparison, rows)
     spark = [
         (row.method, [layer["lambda"] for layer in row.solution["layers"]]) for row in rows if row.solution is not None
     ]
-    numbers = [value for _, values in spark for value in values]
-    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
+    drawn = [value for _, values in spark for value in values]
+    low, high = min(drawn, default=0.0), max(drawn, default=0.0)
     shown = f"Lambda of each layer in turn, from {words.ratio(low)} ({{low}}) to {words.ratio(high)} ({{high}}):"
-    return Sheet(
+    return frame.sheet_of(
+        block,
+        rows,
+        columns,
         topic="Expert collocation",
-        name=instance.name or f"instance {instance.sha256[:8]}",
         verdict=said.verdict(instance, comparison, rows),
         facts=said.facts(instance),
-        heads=[head for head, _, _ in columns],
-        lines=lines(comparison, rows, columns),
-        notes=_notes(instance, comparison),
         footnotes=said.footnotes(instance),
-        closing="",
         figures=partial(_figures, instance, rows),
         spark_said=shown,
         spark_low=low,
         spark=spark,
-        versions=versions,
         columns=COLUMNS,
         records=[record(instance, comparison, row) for row in rows],
-        document=document(instance, comparison, rows),
+        document=frame.document(
+            instance,
+            comparison,
+            rows,
+            numbers,
+            instance.to_dict(bulk=False),
+            layers=frame.by_layer(instance, comparison),
+        ),
     )
 
 
-def columns_of(
-    instance: CollocationInstance, comparison: Comparison, rows: list[RowFigures]
-) -> list[tuple[Head, Any, str]]:
+def columns_of(instance: CollocationInstance, comparison: Comparison, rows: list[RowFigures]) -> list[Column]:
     """Head, the cell of a row, and the cell of the bound."""
     from moeopt.collocation import describe
 
@@ -83,7 +82,7 @@ def columns_of(
     def path(key: str) -> Any:
         return lambda row: words.seconds(row.solution["critical_path"][key])
 
-    found: list[tuple[Head, Any, str]] = [
+    found: list[Column] = [
         (
             Head("Objective" if unit == "s" else f"Objective ({unit})"),
             lambda row: amount(row.result.objective),
@@ -107,39 +106,11 @@ def columns_of(
     return found
 
 
-def lines(comparison: Comparison, rows: list[RowFigures], columns: list[tuple[Head, Any, str]]) -> list[Line]:
-    """A line for each method in the order given, and the bound."""
-    found = []
-    for row in rows:
-        if row.solution is None:
-            found.append(Line("none", row.method, (), words.short(row.reason)))
-            continue
-        kind = "best" if row.best else "broken" if row.remark else "plan"
-        found.append(Line(kind, row.method, tuple(cell(row) for _, cell, _ in columns), row.said))
-    if comparison.lower_bound is not None:
-        checked = bound_kind(comparison) == "certified"
-        claim = "proven: no plan is below" if checked else "a solver's claim, not checked"
-        found.append(Line("bound", "bound", tuple(bound for _, _, bound in columns), claim))
-    return found
-
-
-def _notes(instance: CollocationInstance, comparison: Comparison) -> list[tuple[str, list[str]]]:
-    """Each note once, with the methods it is of (none: of all)."""
-    found: dict[str, list[str]] = {note: [] for note in (*comparison.notes, *instance.notes)}
-    of_all = set(found)
-    results = [(row.method, row.result) for row in comparison.rows if row.result is not None]
-    for method, result in results:
-        for note in result.notes:
-            if note not in of_all:
-                found.setdefault(note, []).append(method)
-    return [(note, [] if len(methods) == len(results) else methods) for note, methods in found.items()]
-
-
 def _figures(instance: CollocationInstance, rows: list[RowFigures], prefix: str) -> list[Plot]:
     from moeopt.report.plots.collocation import traffic_plot
     from moeopt.report.plots.lambdas import lambda_plot
 
-    best: RowFigures | None = next((row for row in rows if row.best), None)
+    best = frame.best_of(rows)
     drawn = [lambda_plot(rows, f"{prefix}l")]
     if best is not None and best.result is not None:
         drawn.append(traffic_plot(instance, best.result, f"{prefix}t"))

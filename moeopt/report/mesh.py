@@ -7,49 +7,39 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moeopt.registry import Comparison
+from moeopt.report import frame, words
 from moeopt.report import mesh_words as said
-from moeopt.report import words
 from moeopt.report.block import Block
-from moeopt.report.mesh_rows import COLUMNS, document, figures_of, pools_said, record, slowest
-from moeopt.report.rows import RowFigures, bound_kind
-from moeopt.report.sheet import Head, Line, Sheet
+from moeopt.report.frame import Column
+from moeopt.report.mesh_rows import COLUMNS, numbers, pools_said, record, slowest
+from moeopt.report.rows import RowFigures
+from moeopt.report.sheet import Head, Sheet
 
 if TYPE_CHECKING:
     from moeopt.mesh import MeshInstance
     from moeopt.report.plots.canvas import Plot
-
-Column = tuple[Head, Callable[[Any], str], str]
-"""Head, the cell of a row, and the cell of the bound."""
 
 
 def sheet(block: Block) -> Sheet:
     """All that is said of it."""
     instance: Any = block.instance
     comparison = block.comparison
-    rows = figures_of(comparison)
-    versions: dict[str, str] = {}
-    for row in rows:
-        for package, version in row.result.versions.items() if row.result is not None else ():
-            versions.setdefault(package, version)
+    rows = frame.figures_of(comparison)
     columns = columns_of(instance, comparison, rows)
-    return Sheet(
+    return frame.sheet_of(
+        block,
+        rows,
+        columns,
         topic="Parallel mesh",
-        name=instance.name or f"instance {instance.sha256[:8]}",
         verdict=said.verdict(instance, comparison, rows),
         facts=said.facts(instance),
-        heads=[head for head, _, _ in columns],
-        lines=lines(comparison, rows, columns),
-        notes=[*bought(comparison), *notes(comparison)],
+        notes=[*bought(comparison), *frame.notes(comparison)],
         footnotes=said.FOOTNOTES,
         closing=said.closing(instance),
         figures=partial(_figures, rows),
-        spark_said="",
-        spark_low=0.0,
-        spark=(),
-        versions=versions,
         columns=COLUMNS,
         records=[record(instance, comparison, row) for row in rows],
-        document=document(instance, comparison, rows),
+        document=frame.document(instance, comparison, rows, numbers, instance.to_dict()),
     )
 
 
@@ -95,22 +85,6 @@ def columns_of(instance: MeshInstance, comparison: Comparison, rows: list[RowFig
     return found
 
 
-def lines(comparison: Comparison, rows: list[RowFigures], columns: list[Column]) -> list[Line]:
-    """A line for each method in the order given, and the bound."""
-    found = []
-    for row in rows:
-        if row.solution is None:
-            found.append(Line("none", row.method, (), words.short(row.reason)))
-            continue
-        cells = tuple(cell(row) for _, cell, _ in columns)
-        found.append(Line("best" if row.best else "plan", row.method, cells, row.said))
-    if comparison.lower_bound is not None:
-        checked = bound_kind(comparison) == "certified"
-        claim = "proven: no plan is below" if checked else "a solver's claim, not checked"
-        found.append(Line("bound", "bound", tuple(bound for _, _, bound in columns), claim))
-    return found
-
-
 def bought(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """What is bought, with the methods that do."""
     found: dict[str, list[str]] = {}
@@ -120,20 +94,10 @@ def bought(comparison: Comparison) -> list[tuple[str, list[str]]]:
     return list(found.items())
 
 
-def notes(comparison: Comparison) -> list[tuple[str, list[str]]]:
-    """Each note of a method once, with the methods it is of (none: of all)."""
-    found: dict[str, list[str]] = {note: [] for note in comparison.notes}
-    results = [(row.method, row.result) for row in comparison.rows if row.result is not None]
-    for method, result in results:
-        for note in result.notes if result.solution is not None else ():  # else it is the reason in the table
-            found.setdefault(note, []).append(method)
-    return [(note, [] if len(methods) == len(results) else methods) for note, methods in found.items()]
-
-
 def _figures(rows: list[RowFigures], prefix: str) -> list[Plot]:
     from moeopt.report.plots.mesh import pareto_plot
 
-    best = next((row for row in rows if row.best), None)
+    best = frame.best_of(rows)
     if best is None or best.solution is None or not best.solution["pareto"]:
         return []
     return [pareto_plot(best.solution, f"{prefix}p")]

@@ -12,6 +12,7 @@ body { margin: 0; background: var(--paper); color: var(--ink);
 main { max-width: 74rem; margin: 0 auto; padding: 2.2rem 1.4rem 4rem; }
 h1 { font-size: 1.75rem; line-height: 1.2; margin: 0 0 1.1rem; letter-spacing: -0.01em; overflow-wrap: anywhere; }
 h2 { font-size: 1.3rem; line-height: 1.25; margin: 3rem 0 0.6rem; overflow-wrap: anywhere; }
+h3 { font-size: 1rem; margin: 1.4rem 0 0.4rem; }
 p { max-width: 48rem; margin: 0.6rem 0; }
 .verdict { font-size: 1.0625rem; }
 code { font: 0.9em/1.4 ui-monospace, "SFMono-Regular", Menlo, Consolas, "Liberation Mono", monospace;
@@ -34,6 +35,14 @@ thead tr:last-child th { font-weight: 400; color: var(--soft); }
 th:first-child { text-align: left; position: sticky; left: 0; background: var(--paper); padding-left: 0.4rem; }
 thead tr:last-child th:first-child { position: static; text-align: right; padding-left: 0.5rem; }
 tbody th { font-weight: 400; min-width: 6.4rem; max-width: 14rem; overflow-wrap: anywhere; }
+thead button { font: inherit; color: inherit; background: none; border: 0; margin: 0; padding: 0; text-align: inherit;
+  cursor: pointer; }
+thead button:hover { color: var(--mark); text-decoration: underline; text-underline-offset: 0.2em; }
+thead button:focus-visible { outline: 2px solid var(--mark); outline-offset: 3px; }
+th[aria-sort] button { color: var(--mark); }
+th[aria-sort] button::after { content: "\\00a0\\25b2"; font-size: 0.8em; }
+th[aria-sort=descending] button::after { content: "\\00a0\\25bc"; }
+caption em { color: var(--soft); font-style: normal; }
 caption span { display: block; position: sticky; left: 0; max-width: calc(100vw - 2.5rem); }
 tbody td { white-space: nowrap; }
 tbody td.why { text-align: left; white-space: normal; color: var(--soft); min-width: 20rem; }
@@ -62,8 +71,8 @@ figcaption b { margin-right: 0.3em; }
 @media print { :root { color-scheme: light; --paper: #ffffff; --ink: #000000; --soft: #444444; --rule: #bbbbbb;
   --best: #e8e8e8; --mark: #000000; }
   html { font-size: 9.5pt; } body { font-size: 1rem; } main { max-width: none; padding: 0; }
-  .scroll, figure .card { overflow: visible; }
-  figure .card { border: 0; padding: 0; } figure svg { min-width: 0; } figure, tr, dl { break-inside: avoid; }
-  h2 { break-after: avoid; } table { font-size: 7.5pt; } th, td { padding: 0.2rem 0.3rem; }
+  .scroll, figure .card { overflow: visible; } caption em { display: none; } thead button { display: contents; }
+  figure .card { border: 0; padding: 0; } figure svg { min-width: 0; } figure, .scroll, tr, dl { break-inside: avoid; }
+  h2, h3 { break-after: avoid; } table { font-size: 7.5pt; } th, td { padding: 0.2rem 0.3rem; }
   th:first-child { position: static; } tr.best th, tr.best td { print-color-adjust: exact; } }
 """.strip()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
     from moeopt.report.block import Block
@@ -45,7 +44,7 @@ class Line:
     remark: str = ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Sheet:
     """One instance and its methods, ready for any format.
 
@@ -78,11 +77,11 @@ class Sheet:
     lines: Sequence[Line]
     notes: Sequence[tuple[str, list[str]]]
     footnotes: Sequence[tuple[str, str]]
-    closing: str
+    closing: str = ""
     figures: Callable[[str], list[Plot]]
-    spark_said: str
-    spark_low: float
-    spark: Sequence[tuple[str, Sequence[float]]]
+    spark_said: str = ""
+    spark_low: float = 0.0
+    spark: Sequence[tuple[str, Sequence[float]]] = ()
     versions: Mapping[str, str]
     columns: Sequence[str]
     records: Sequence[Mapping[str, Any]]
@@ -90,26 +89,9 @@ class Sheet:
     common: Mapping[str, Any] = field(default_factory=dict)
 
 
-def sheets_of(blocks: Sequence[Block]) -> list[Sheet]:
-    """The sheets of a report, which is of one problem.
-
-    Raises
-    ------
-    InstanceError
-        Blocks of several problems.
-    """
-    problems = list(dict.fromkeys(block.comparison.problem for block in blocks))
-    if len(problems) > 1:
-        rule = "are several problems, and a report is of one"
-        raise InstanceError([Violation("blocks", "", ", ".join(problems), rule, "Write a report of each")])
-    if problems == ["collocation"]:
-        from moeopt.report.collocation import sheet as collocation_sheet
-
-        return [collocation_sheet(block) for block in blocks]
-    if problems == ["mesh"]:
-        from moeopt.report.mesh import sheet as mesh_sheet
-
-        return [mesh_sheet(block) for block in blocks]
-    from moeopt.report.placement import sheet
-
-    return [sheet(block) for block in blocks]
+def sheets_of(parts: Sequence[Block | Sheet]) -> list[Sheet]:
+    """The sheet of every part, in their order; blocks may be of several problems, and a sheet stays as it is."""
+    return [
+        part if isinstance(part, Sheet) else import_module(f"moeopt.report.{part.comparison.problem}").sheet(part)
+        for part in parts
+    ]

@@ -180,6 +180,30 @@ def document_faults(
     return [*faults, *(wrong or _judged(document, instance, plan))]
 
 
+def as_plan(document: ResultDocument, layers: Sequence[int], source: str = "") -> Routing:
+    """The split of some layers, in their order.
+
+    Raises
+    ------
+    InstanceError
+        There is no split, or it lacks a layer.
+    """
+    check, solution = Violations(source), document.solution
+    if solution is None:
+        rule = "is its status: it has no split"
+        check.add("status", document.status, rule=rule, fix="Write one with moeopt route -o routing.json")
+        check.raise_if_any()
+    assert solution is not None
+    place = {layer.layer: row for row, layer in enumerate(solution.layers)}
+    absent = [layer for layer in layers if layer not in place]
+    if absent or len(solution.shares) != len(place):
+        seen = f"no layer {absent[0]}" if absent else f"{len(solution.shares)} of {len(place)} layers"
+        check.add("solution.shares", seen, rule="must have every layer that is routed", fix="Route all of them")
+        check.raise_if_any()
+    rows = _typed(solution)
+    return Routing.of([rows[place[layer]] for layer in layers], solution.unit == "tokens")
+
+
 def _typed(solution: SolutionDocument) -> list[list[list[Any]]]:
     """JSON has one kind of number: ids, and tokens, are whole."""
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GENERATORS",
+    "HISTORIES",
     "SHAPES",
     "Finding",
     "LoadTable",
@@ -20,10 +21,12 @@ __all__ = [
     "findings",
     "fold_ids",
     "generate",
+    "generate_history",
     "loads_digest",
     "read_loads",
     "read_trace",
     "sample_top_k",
+    "sliced",
     "with_noise",
     "without_dummies",
     "write_loads",

@@ -2,6 +2,7 @@
 
 from moeopt.workload.dummies import without_dummies
 from moeopt.workload.generators import GENERATORS, generate, with_noise
+from moeopt.workload.histories import HISTORIES, generate_history, sliced
 from moeopt.workload.laws import Finding, findings
 from moeopt.workload.readers import read_loads
 from moeopt.workload.sampling import sample_top_k
@@ -12,6 +13,7 @@ from moeopt.workload.writers import write_loads
 
 __all__ = [
     "GENERATORS",
+    "HISTORIES",
     "SHAPES",
     "Finding",
     "LoadTable",
@@ -20,10 +22,12 @@ __all__ = [
     "findings",
     "fold_ids",
     "generate",
+    "generate_history",
     "loads_digest",
     "read_loads",
     "read_trace",
     "sample_top_k",
+    "sliced",
     "with_noise",
     "without_dummies",
     "write_loads",

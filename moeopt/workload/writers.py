@@ -17,6 +17,8 @@ from moeopt.workload.table import LoadTable
 
 ENDINGS = (".json", ".npz", ".npy", ".csv")
 """The forms that are written, by the ending of the file's name."""
+WITH_WINDOWS = (".npz", ".npy")
+"""Those that hold an axis of windows."""
 
 
 def write_loads(path: str | Path, table: LoadTable, force: bool = False) -> tuple[str, ...]:
@@ -35,12 +37,14 @@ def write_loads(path: str | Path, table: LoadTable, force: bool = False) -> tupl
     -------
     tuple[str, ...]
         What the form cannot hold, a sentence each: `.npz` and `.json` hold everything, `.csv` no steps and no names
-        that would read as numbers, headings or sums, `.npy` the loads alone.
+        that would read as numbers, headings or sums, `.npy` the loads alone. Windows are arrays of three axes, which
+        `.npz` and `.npy` hold.
 
     Raises
     ------
     InstanceError
-        The ending is unknown, the table is malformed, or the file exists or cannot be written.
+        The ending is unknown or holds no windows and the table has some, the table is malformed, or the file exists or
+        cannot be written.
 
     >>> import tempfile
     >>> table = LoadTable(np.array([[10, 30]]), layers=(3,), steps=2)
@@ -54,8 +58,13 @@ def write_loads(path: str | Path, table: LoadTable, force: bool = False) -> tupl
         check.add(
             "output", ending or "no ending", rule="is not a form of loads", fix=f"Use one of {', '.join(ENDINGS)}"
         )
+    elif table.windows is not None and ending not in WITH_WINDOWS:
+        rule = f"holds one window, and these are {len(table.windows)}"
+        check.add("output", ending, rule=rule, fix=f"Use one of {', '.join(WITH_WINDOWS)}")
     with check.within():
-        content = Content(table.loads, table.layers, table.steps, table.names)
+        content = Content(
+            table.loads if table.windows is None else table.windows, table.layers, table.steps, table.names
+        )
         table = assemble(content, Violations(str(path)))
     check.raise_if_any()
     lost: list[str] = []
@@ -68,7 +77,7 @@ def write_loads(path: str | Path, table: LoadTable, force: bool = False) -> tupl
         if ending == ".npz":
             np.savez(file, **_parts(table, arrays=True))
         else:
-            np.save(file, table.loads, allow_pickle=False)
+            np.save(file, _loads(table), allow_pickle=False)
             for field, given in (("steps", table.steps), ("names", table.names)):
                 if given is not None:
                     lost.append(f"{field} are not written: a .npy file holds loads alone")
@@ -80,9 +89,13 @@ def write_loads(path: str | Path, table: LoadTable, force: bool = False) -> tupl
 
 
 def _parts(table: LoadTable, *, arrays: bool) -> dict[str, Any]:
-    parts = {"loads": table.loads, "layers": np.array(table.layers), "steps": table.steps, "names": table.names}
+    parts = {"loads": _loads(table), "layers": np.array(table.layers), "steps": table.steps, "names": table.names}
     given = {key: np.asarray(part) for key, part in parts.items() if part is not None}
     return {key: part if arrays else part.tolist() for key, part in given.items()}
+
+
+def _loads(table: LoadTable) -> Any:
+    return table.loads if table.windows is None else table.windows
 
 
 def _has_own_ids(table: LoadTable) -> bool:

@@ -2,11 +2,13 @@
 
     python -m tests.benchmarks.readme
 
-Lines of ``...`` stand for what is left out; times are not compared. Exits 1 where a shown line was not printed.
+Lines of ``...`` stand for what is left out; times are not compared. Its Python is run as one script. Exits 1 where a
+line that is shown was not printed, or Python fails.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -41,11 +43,39 @@ def missing(shown: list[str], printed: str) -> list[str]:
     return [piece for piece in pieces if plain(piece) not in seen]
 
 
+def script(text: str) -> str:
+    """All Python that is shown, in its order."""
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+
+
+def python(folder: str) -> int:
+    """Run the Python from a folder that looks like the root of the repository; 1 where it fails."""
+    (Path(folder) / "instances").symlink_to(ROOT / "instances")
+    (Path(folder) / "out").mkdir()
+    code = script((ROOT / "README.md").read_text())
+    words = [sys.executable, "-c", code]
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    run = subprocess.run(
+        words,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    print("wrong" if run.returncode else "true ", "Python", flush=True)
+    if run.returncode:
+        print(run.stderr)
+    return int(run.returncode != 0)
+
+
 def main() -> int:
     """Run all, print a line each."""
     wrong = 0
     with TemporaryDirectory() as folder:
-        for file in (*ROOT.glob("instances/published/*.csv"), *ROOT.glob("instances/published/*.npz")):
+        wanted = ("published/*.csv", "published/*.npz", "tiny/mesh/two_types.json")
+        for file in (file for pattern in wanted for file in ROOT.glob(f"instances/{pattern}")):
             shutil.copy(file, folder)
         for command, shown in commands((ROOT / "README.md").read_text()):
             words = f"{sys.executable} -m moeopt {command.removeprefix('moeopt ')}"
@@ -57,6 +87,7 @@ def main() -> int:
             print("wrong" if lost or run.returncode else "true ", command[:100], flush=True)
             for piece in lost:
                 print(f"        not printed: {piece.strip()[:120]}")
+        wrong += python(folder)
     return int(wrong > 0)
 
 

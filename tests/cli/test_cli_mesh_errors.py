@@ -53,7 +53,7 @@ XML = ROOT / "tests" / "data" / "topologies" / "nccl_h100_a.xml"
         ),
         ((*LLM, "--cluster", XML), ["is a topology, which does not say which GPUs these are. Give --gpu h100 too"]),
         ((*LLM, "--cluster", XML, "--gpu", "h100:8"), ["--gpu = h100:8: says how many, and --cluster does too"]),
-        ((*EIGHT, "--attainment", 0.9, "--requests", 5), ["--attainment = given: is for --simulate", "--requests ="]),
+        ((*EIGHT, "--attainment", 0.9, "--requests", 5), ["--attainment = 0.9: is for --simulate", "--requests = 5:"]),
         ((*EIGHT, "--simulate", "--attainment", 2), ["--attainment = 2.0: must be a number above 0, at most 1"]),
         ((*EIGHT, "--simulate", "--requests", 0), ["--requests = 0: must be a whole number >= 1"]),
         ((*EIGHT, "--method", "guess"), ["method = 'guess': is not a method of mesh; known: per_price"]),

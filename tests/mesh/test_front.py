@@ -12,7 +12,9 @@ from moeopt.mesh.families.speeds import speeds
 from moeopt.mesh.market import configs_of
 from moeopt.mesh.plan_faults import plan_faults
 from moeopt.mesh.public import GpuType, MeshInstance, Slo, Workload, demand_of, solve
-from moeopt.report.plots.mesh import pareto_png, pareto_svg
+from moeopt.report.plots.canvas import new_figure, style
+from moeopt.report.plots.labels import Label, place_labels
+from moeopt.report.plots.mesh import _name, pareto_png, pareto_svg
 
 
 def question(**rest: object) -> MeshInstance:
@@ -60,11 +62,73 @@ def test_front_reaches_the_fastest_and_the_most_of_all_configurations() -> None:
     assert some[-1]["gpu_tokens_per_s"] == pytest.approx(most, rel=1e-9)
 
 
-def test_figure_names_what_is_bought_and_both_fronts() -> None:
+def test_whole_requests_count_the_gpus_that_prefill_and_one_front_joins_all() -> None:
+    instance = question()
+    result = solve(instance)
+    assert result.solution is not None
+    points = result.solution["pareto"]
+    prefill = [one for one in configs_of(instance) if one.family == "prefill" and one.usable]
+    beside = min(one.total_gpus / one.prefill_per_s for one in prefill) / 512
+    for point in points:
+        alone = 0.0 if point["family"] == "colocated" else beside
+        assert point["family"] == configs_of(instance)[point["config"]].family
+        assert 1 / point["whole_tokens_per_s"] == pytest.approx(1 / point["gpu_tokens_per_s"] + alone, rel=1e-12)
+    for point in points:
+        better = [
+            one
+            for one in points
+            if one is not point
+            and one["user_tokens_per_s"] >= point["user_tokens_per_s"]
+            and one["whole_tokens_per_s"] >= point["whole_tokens_per_s"]
+        ]
+        assert point["joint"] is not bool(better)
+
+
+def test_decoding_alone_is_its_own_whole_where_nothing_prefills() -> None:
+    demand = demand_of(find("mixtral-8x7b"), Workload(2048, 512))
+    one = MeshInstance((demand,), (GpuType.of("H100", stock=8),), "goodput", families=("decode",), most_pp=1)
+    result = solve(one)
+    assert result.solution is not None
+    points = result.solution["pareto"]
+    assert points and all(point["whole_tokens_per_s"] == point["gpu_tokens_per_s"] for point in points)
+    assert all(point["joint"] for point in points)
+
+
+def test_figure_names_what_is_bought_and_joins_one_front() -> None:
     result = solve(question())
     assert result.solution is not None
     svg = pareto_svg(result.solution)
-    for word in ("bought", "decoding alone", "whole requests", "batch", "TPOT 30 ms"):
+    for word in ("bought", "front", "whole requests: GPUs that prefill count", "batch", "TPOT 30 ms"):
         assert word in svg
+    assert "decoding alone" not in svg
     assert svg == pareto_svg(result.solution)
     assert pareto_png(result.solution).startswith(b"\x89PNG")
+
+
+def test_names_in_a_figure_keep_clear_of_each_other_and_of_marks() -> None:
+    with style():
+        figure = new_figure(4.0)
+        axes = figure.subplots()
+        across = np.linspace(1, 10, 30)
+        axes.plot(across, 10 / across, "s-")
+        labels = [Label(float(x), float(10 / x), f"shape {x:.1f}, batch 8", bold=x < 2) for x in across[::3]]
+        boxes = place_labels(figure, axes, labels)
+        marks = axes.transData.transform(axes.lines[0].get_xydata())
+    assert len(boxes) >= 5
+    for place, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[place + 1 :])
+        assert not any(box.contains(*mark) for mark in marks)
+        assert axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1
+
+
+@pytest.mark.parametrize(
+    ("label", "short"),
+    [
+        ("decode TP2 x DP84 = EP168", "TP2 x DP84 = EP168"),
+        ("decode TP1 = EP1", "TP1"),
+        ("P", "P"),
+        ("mine 2", "mine 2"),
+    ],
+)
+def test_names_of_shapes_lose_nothing_that_tells_them_apart(label: str, short: str) -> None:
+    assert _name(label) == short

@@ -73,3 +73,23 @@ def test_a_mix_that_is_repeated_stays_within_the_stock(instance: MeshInstance) -
         patch.setattr(per_price, "ROUNDS", 2)
         result = solve(instance, method="per_price")
     assert result.plan is None or not faults(instance, result.plan)
+
+
+def test_every_type_of_a_large_stock_is_bought_in_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[None] = []
+    monkeypatch.setattr(per_price, "look", lambda: rounds.append(None))
+    types = [gpu_type(name, 10**6 + place) for place, name in enumerate("ABCD")]
+    found = []
+    for place, name in enumerate("ABCD"):
+        found += [
+            config(0, "prefill", {name: 2 + place}, 10 / 3 + place, name=f"prefill {name}"),
+            config(0, "decode", {name: 3 + place}, 1.7 * (place + 1), tpot_s=0.02, name=f"decode {name}"),
+        ]
+    instance = MeshInstance(
+        (Demand(LLMS[0], Workload(100, 10)),), tuple(types), "goodput", ("prefill", "decode"), configs=found
+    )
+    market = market_of(instance).pruned
+    counts = greedy(market, enough=False)
+    assert counts is not None and len(rounds) < 8 * per_price.ROUNDS
+    used = [sum(counts.get(one.place, 0) * one.gpus[kind] for one in market.offers) for kind in range(4)]
+    assert all(have > 0.99 * 10**6 for have in used)

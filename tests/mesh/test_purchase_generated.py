@@ -79,7 +79,7 @@ def test_what_is_written_of_generated_plans_is_true() -> None:
     demand = Demand(find("mixtral-8x7b"), Workload(571, 159, rate_per_s=20.0), Slo(tpot_s=0.15))
     gpus = (GpuType.of("H20", stock=16, price=1.85), GpuType.of("L40S", stock=16, price=1.08))
     sides = {"attention": "H20", "experts": "L40S"}
-    instance = MeshInstance((demand,), gpus, "price", ("decode", "apart"), sides=sides)
+    instance = MeshInstance((demand,), gpus, "price", ("prefill", "apart"), sides=sides)
     result = mesh.solve(instance)
     assert result.status is Status.OPTIMAL
     document: Any = json.loads(result.to_json())

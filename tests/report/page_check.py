@@ -9,7 +9,7 @@ VOID = {"meta", "br", "img", "hr", "input", "link"}
 
 
 class Page(HTMLParser):
-    """Collects tags, ids, references and text, and every fault."""
+    """Collects tags, ids, references, scripts and text, and every fault."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -19,6 +19,8 @@ class Page(HTMLParser):
         self.refs: set[str] = set()
         self.faults: list[str] = []
         self.text: list[str] = []
+        self.scripts: list[str] = []
+        self.rows: list[str] = []
         self.feed(text)
         self.close()
         if self.open:
@@ -43,8 +45,12 @@ class Page(HTMLParser):
             self.faults.append(f"</{tag}> at {self.getpos()} closes something else")
 
     def handle_data(self, data: str) -> None:
-        if not self.open or self.open[-1] != "style":
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        elif not self.open or self.open[-1] != "style":
             self.text.append(data)
+            if self.tags[-1:] == [("th", {"scope": "row"})] and self.open[-1:] == ["th"]:
+                self.rows.append(data)  # the name, before what is said of it
 
     def _note(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         known = dict(attrs)

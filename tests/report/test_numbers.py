@@ -177,10 +177,12 @@ def test_a_result_without_plan_object_is_read_from_its_document(block: Block, he
 def test_block_refuses_another_instance(block: Block) -> None:
     with pytest.raises(InstanceError, match="does not belong to the instance, whose digest is"):
         Block(instance_of(layers=5), block.comparison)
-    with pytest.raises(
-        InstanceError, match=r"comparison\.problem = 'microbatch': is a problem this report has no tables for"
+    for name, said in (
+        ("scheduling", "is a problem this report has no tables for"),
+        ("microbatch", "is not the problem of the instance, a PlacementInstance"),
     ):
-        Block(block.instance, replace(block.comparison, problem="microbatch"))
+        with pytest.raises(InstanceError, match=rf"comparison\.problem = '{name}': {said}"):
+            Block(block.instance, replace(block.comparison, problem=name))
 
 
 def _ended(block: Block, **stops: str) -> Block:

@@ -15,6 +15,7 @@ import pytest
 from moeopt import placement
 from moeopt.placement import PlacementInstance
 from moeopt.report import Block, Header, render_csv, render_html, render_json, render_markdown
+from moeopt.report.sorting import SCRIPT
 from moeopt.workload import generate
 from tests.report.conftest import HOSTILE, compared, instance_of
 from tests.report.page_check import Page
@@ -25,7 +26,8 @@ def test_page_is_well_formed_and_needs_nothing_from_outside(block: Block, header
     page = Page(text)
     assert page.faults == []
     without_pictures = re.sub(r"base64,[A-Za-z0-9+/=]*", "", text)
-    assert not re.search(r"https?:|//\w|<script|<link|@import|<iframe|<!ENTITY", without_pictures)
+    assert not re.search(r"https?:|//\w|<script\s|<link|@import|<iframe|<!ENTITY", without_pictures)
+    assert page.scripts == [f"\n{SCRIPT}\n"] and not re.search(r"fetch|XMLHttp|import|eval|innerHTML|[<&]", SCRIPT)
     assert page.count("svg") == page.count("figure") == 6 and page.count("h1") == 1
 
 
@@ -98,7 +100,7 @@ def test_hostile_names_are_shown_and_never_obeyed(header: Header) -> None:
     text = render_html([block], Header(HOSTILE, 0, {"<b>": "<i>"}))
     page = Page(text)
     assert page.faults == []
-    assert page.count("script") == 0 and page.count("b") == 3  # captions only
+    assert page.scripts == [f"\n{SCRIPT}\n"] and page.count("b") == 3  # captions only
     assert " ".join(page.text).count(HOSTILE) >= 5
     marked = render_markdown([block], Header(HOSTILE, 0, {"<b>": "<i>"}))
     rows = [line for line in marked.splitlines() if line.startswith("|")]
@@ -170,16 +172,21 @@ def test_a_big_instance_stays_small(header: Header) -> None:
     assert len(render_markdown([block], header)) < 20_000
 
 
-def test_a_browser_draws_the_page(page_text: str, tmp_path: Path) -> None:
+def _browse(page: Path, profile: Path, *options: str) -> bytes:
+    """Open a page in headless Chromium; what it writes to standard output."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no Chromium on this machine: the page is only parsed, not drawn")
+    quiet = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
+    always = f"--headless --no-sandbox {quiet} --disable-sync --hide-scrollbars --user-data-dir={profile}".split()
+    command = [browser, *always, *options, page.as_uri()]
+    return subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+
+
+def test_a_browser_draws_the_page(page_text: str, tmp_path: Path) -> None:
     page, picture = tmp_path / "page.html", tmp_path / "page.png"
     page.write_text(page_text, encoding="utf-8")
-    quiet = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
-    options = f"--headless --no-sandbox {quiet} --disable-sync --hide-scrollbars --window-size=1100,2400".split()
-    command = [browser, *options, f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={picture}", page.as_uri()]
-    subprocess.run(command, capture_output=True, check=True, timeout=60)
+    _browse(page, tmp_path / "profile", "--window-size=1100,2400", f"--screenshot={picture}")
     from matplotlib.image import imread
 
     pixels = imread(picture)[..., :3]
@@ -187,3 +194,30 @@ def test_a_browser_draws_the_page(page_text: str, tmp_path: Path) -> None:
     dark = (pixels.sum(axis=2) < 0.9).mean()
     colourful = ((pixels.max(axis=2) - pixels.min(axis=2)) > 0.25).mean()
     assert dark > 0.005 and colourful > 0.02  # text, and heat maps
+
+
+def test_a_browser_sorts_the_table(page_text: str, tmp_path: Path) -> None:
+    """Once up, twice down, thrice as given; rows without a plan come after the others, and the bound is last."""
+    given = _order(Page(page_text))
+    tops = {name: top for name, top in zip(given, _tops(page_text), strict=True) if top is not None}
+    rest = [name for name in given if name not in tops]
+    for clicks, order in ((0, given), (1, sorted(tops, key=tops.__getitem__)), (3, given)):
+        press = "document.querySelectorAll('thead button')[1].click();" * clicks
+        page = tmp_path / f"page{clicks}.html"
+        page.write_text(page_text.replace("</body>", f"<script>{press}</script></body>"), encoding="utf-8")
+        seen = Page(_browse(page, tmp_path / f"profile{clicks}", "--dump-dom").decode())
+        assert _order(seen) == (order if clicks % 3 == 0 else [*order, *rest])
+        sorts = [attrs["aria-sort"] for tag, attrs in seen.tags if tag == "th" and "aria-sort" in attrs]
+        assert sorts == (["ascending"] if clicks == 1 else [])
+        assert sum(tag == "button" for tag, _ in seen.tags) == sum("data-column" in attrs for _, attrs in seen.tags)
+
+
+def _order(page: Page) -> list[str]:
+    """Names of rows as they stand."""
+    return [name.strip() for name in page.rows]
+
+
+def _tops(text: str) -> list[float | None]:
+    """The first number of each row."""
+    rows = re.findall(r'<tr class="(\w+)"><th scope="row">.*?</th><td[^>]*>(.*?)</td>', text)
+    return [float(cell.replace(",", "")) if kind in ("plan", "best", "broken") else None for kind, cell in rows]

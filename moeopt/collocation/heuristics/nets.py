@@ -13,6 +13,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Seats = tuple[Ints, Ints, Floats]
 
+COPIES = 0.1
+"""What all copies count beside the longest time, where times are what is made small."""
 ROUNDING = 5e-13
 """What sums of loads may be above a cap by: half of what the referee lets pass."""
 
@@ -82,12 +84,21 @@ def seats(instance: CollocationInstance, units: Ints, loads: Ints, *, capped: bo
     return instance.slots[order].astype(np.int64), seat, np.array([top])
 
 
+def timed(found: Net, rate: Floats) -> Net:
+    """The same net with times (U,) that a copy adds to a unit: copies decide between plans that are about as fast.
+
+    Times are given so that the longest of the start is 1: all copies together then count as `COPIES` of it at most.
+    """
+    one = found.price.mean() * len(rate)
+    return found._replace(rate=rate, price=found.price * (COPIES * rate.mean() / one if one else 0.0))
+
+
 def layer_net(instance: CollocationInstance, row: int, rate: Floats | None = None, *, capped: bool = False) -> Net:
     """The net of one layer; `capped`: no swap may bring a GPU above the load cap, not only its unit."""
     units, loads = search_units(instance), loads_of(instance, row)
     price = prices(instance, units)
-    return net(
-        search_rows(instance, row), loads, units, instance.num_slots, price,
-        np.zeros(len(price)) if rate is None else rate, caps(instance, units, loads),
-        seats(instance, units, loads, capped=capped),
+    found = net(
+        search_rows(instance, row), loads, units, instance.num_slots, price, np.zeros(len(price)),
+        caps(instance, units, loads), seats(instance, units, loads, capped=capped),
     )  # fmt: skip
+    return found if rate is None else timed(found, rate)

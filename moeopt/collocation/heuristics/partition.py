@@ -38,16 +38,16 @@ def partition(
             done += improve(timed, unit, True, rounds, rng, fast, context)
         else:
             done += improve(plain, unit, False, rounds, rng, fast, context)
+        if instance.objective == "time" and not context.deadline.passed():
+            fewest = unit.copy()
+            timed = nets.layer_net(instance, row, rate_of(instance, plain, unit))
+            done += improve(timed, unit, True, rounds // 3, rng, fast, context)
+            if _value(instance, plain, fewest) < _value(instance, plain, unit):
+                unit = fewest
         value = _value(instance, plain, unit)
         if best is None or value < best:
             best, kept = value, unit
-    assert kept is not None and best is not None
-    if instance.objective == "time" and not context.deadline.passed():
-        unit = kept.copy()
-        timed = nets.layer_net(instance, row, rate_of(instance, plain, unit))
-        done += improve(timed, unit, True, rounds, generator(row, 99, context.seed), fast, context)
-        if _value(instance, plain, unit) < best:
-            kept = unit
+    assert kept is not None
     return kept, done
 
 

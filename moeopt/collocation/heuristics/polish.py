@@ -1,7 +1,8 @@
-"""Swaps judged by the referee's own seconds, where links are not alike in both directions.
+"""Swaps judged by the referee's own seconds, where the search's view of links is too coarse.
 
 The search counts what comes into a unit, over the most that can: it cannot tell a plan from the one that sends as much
-the slow way. Here every swap is priced on the links themselves, which costs a full count each.
+the slow way, and sees no GPU within a unit. Here every swap is priced on the links themselves, which costs a full count
+each.
 """
 
 from __future__ import annotations
@@ -31,6 +32,17 @@ def lopsided(instance: CollocationInstance) -> bool:
         not graph.has_edge(dst, src) or graph[dst][src]["bytes_per_s"] != speed
         for src, dst, speed in graph.edges(data="bytes_per_s")
     )
+
+
+def needed(instance: CollocationInstance, row: int, held: Ints) -> bool:
+    """Whether swaps priced on the links may win what the search could not see."""
+    if lopsided(instance):
+        return True
+    if instance.cluster is None or instance.objective != "time":
+        return False
+    from moeopt.collocation.seconds import within_binds
+
+    return within_binds(instance, verify.count(instance, row, held))
 
 
 def polished(instance: CollocationInstance, row: int, held: Ints, seed: int, deadline: Deadline) -> Ints:

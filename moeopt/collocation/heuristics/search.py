@@ -66,7 +66,7 @@ def _layer(instance: CollocationInstance, row: int, rounds: int, fast: bool, con
     ):
         held, more = under_cap(instance, row, held, rounds, fast, context)
         done += more
-    if polish.lopsided(instance):
+    if polish.needed(instance, row, held) and not context.deadline.passed():
         held = polish.polished(instance, row, held, context.seed, context.deadline)
     return spread.best(instance, row, [held, simple.in_order(instance)]), done  # never worse, however early it ends
 

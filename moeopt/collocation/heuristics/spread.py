@@ -54,7 +54,9 @@ def filled(
         return full
     begun = [full, *(spare.grown(held, part) for part in PARTS)]
     tried = [best(instance, row, begun)]
-    if instance.objective == "tokens":  # where loads are all, what balances loads is a start too
+    if instance.fill == "all":  # two that look at no token, and put copies of an expert into different units
+        tried += [simple.by_load(instance, row), simple.in_order(instance)]
+    elif instance.objective == "tokens":  # where loads are all, what balances loads is a start too
         tried.append(simple.by_load(instance, row))
     rng, tries = generator(row, 100, context.seed), rounds * TRIES // (1 if fast else INTERPRETED)
     if not capped and judged(instance, row, tried[0])[0] > 0:

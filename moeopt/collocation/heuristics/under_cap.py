@@ -48,7 +48,7 @@ def _improved(
     rng, timed, done = generator(row, number, context.seed), instance.objective in ("time", "tokens"), 0
     done += improve(net, unit, False, rounds // 4, rng, fast, context)
     if timed and not context.deadline.passed():
-        net = net._replace(rate=rate_of(instance, net, unit))
+        net = nets.timed(net, rate_of(instance, net, unit))
         done += improve(net, unit, True, rounds // 8, rng, fast, context)
     rate = tempo(instance, net, unit)
     held = fill.into_slots(instance, unit[: instance.num_experts], loads, units)

@@ -10,6 +10,7 @@ import numpy as np
 
 from moeopt.cost.roofline import Numerics
 from moeopt.limits import Deadline
+from moeopt.mesh.clock import NEVER, OutOfTime
 from moeopt.mesh.config import Config, Family
 from moeopt.mesh.families.room import Rooms
 from moeopt.mesh.families.ways import Refused, ways
@@ -20,13 +21,7 @@ from moeopt.mesh.shape import Role, Shape
 from moeopt.mesh.step.numerics import served
 from moeopt.mesh.step.table import Bools, Setting, Table
 
-NEVER = Deadline(None)
-"""For whoever has all the time."""
 Shapes = Callable[["Context", GpuType], list[Shape]]
-
-
-class OutOfTime(Exception):
-    """The deadline passed before a family was finished."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from math import ceil
 
 import numpy as np
 
+from moeopt.mesh.clock import look
 from moeopt.mesh.goodput.service import Service
 
 FIRST, LAST = 0, 1
@@ -67,6 +68,7 @@ class Replica:
 
     def _to(self, step: int) -> None:
         """Move the clock to a boundary, handle its events, and let in who waits."""
+        look()
         passed = step - self.step
         self.steps += passed
         self.sum_busiest += passed * self.busiest

@@ -9,6 +9,7 @@ from heapq import heapreplace
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.mesh.clock import look
 from moeopt.mesh.goodput.replica import Replica
 from moeopt.mesh.goodput.requests import Requests
 from moeopt.mesh.goodput.service import Service, by_tokens
@@ -105,6 +106,7 @@ def simulate(service: Service, requests: Requests, *, seed: int = 0, warm: Seque
         replicas[place % len(replicas)].add(count + place, 0.0)
     times = ready.tolist()
     for request in np.argsort(ready, kind="stable").tolist():
+        look()
         if chunks or outputs[request] > 1:
             now = times[request]
             for replica in replicas:
@@ -141,6 +143,7 @@ def _prefilled(service: Service, requests: Requests) -> Floats:
     known: dict[int, float] = {}
     place = 0
     while place < len(arrival):
+        look()
         begin = max(free[0], arrival[place])
         together, after = tokens[place], place + 1
         while after < len(arrival) and arrival[after] <= begin and together + tokens[after] <= service.prefill_tokens:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Mapping
 from fractions import Fraction
 
+from moeopt.mesh.clock import look
 from moeopt.mesh.market import Market, Offer
 
 Counts = dict[int, int]
-ROUNDS = 1024
+ROUNDS = 256
 """Changes of row after which a mix is repeated instead of found again."""
 
 
@@ -37,37 +39,54 @@ def per_price(market: Market, *, enough: bool) -> Counts | None:
     return min(found, key=worth)
 
 
+def at_once(market: Market, *, enough: bool) -> Counts | None:
+    """The same of what is not dominated, found once for whoever asks: a plan to begin with, and to fall back on."""
+    key = f"per_price, enough: {enough}"
+    if key not in market.pruned.memo:
+        market.pruned.memo[key] = per_price(market.pruned, enough=enough)
+    found: Counts | None = market.pruned.memo[key]
+    return None if found is None else dict(found)
+
+
 def theta_of(market: Market, counts: Counts) -> Fraction:
     """Least part of what is wanted that a row gets."""
+    return min(_served(market, counts).values(), default=Fraction(0))
+
+
+def _served(market: Market, counts: Mapping[int, int]) -> dict[tuple[int, int], Fraction]:
+    """Part of what is wanted that each row gets."""
     served = dict.fromkeys(market.rows, Fraction(0))
     for offer in market.offers:
         if offer.place in counts:
             for phase in market.phases:
                 served[offer.demand, phase] += offer.shares[phase] * counts[offer.place]
-    return min(served.values(), default=Fraction(0))
+    return served
 
 
 def greedy(market: Market, *, enough: bool) -> Counts | None:
     """One replica after another for the row that is furthest behind, most served per cost first, within the stock.
 
-    Where the stock lasts for more than `ROUNDS` changes of row, the mix so far is taken as often as it fits.
+    Where the stock lasts for more than `ROUNDS` changes of row, the mix of these is taken as often as it fits.
     """
     counts: Counter[int] = Counter()
     served = dict.fromkeys(market.rows, Fraction(0))
     left = list(market.stock)
     ranked = {row: _ranked(market, row) for row in market.rows}
+    before, before_left = dict(counts), list(left)  # at the last repeat
     for rounds in itertools.count(1):
+        look()
         if rounds % ROUNDS == 0 and not enough:
-            again = _repeats(counts, market, left)
-            counts = Counter({place: count * (again + 1) for place, count in counts.items()})
-            served = {row: value * (again + 1) for row, value in served.items()}
-            left = _left(counts, market)
+            again = _repeats(before_left, left)
+            counts += Counter({place: (count - before.get(place, 0)) * again for place, count in counts.items()})
+            served, left = _served(market, counts), _left(counts, market)
+            before, before_left = dict(counts), list(left)
         row = min(served, key=lambda one: (served[one], one))
         missing = 1 - served[row]
         if enough and missing <= 0:
             break
-        fitting = (offer for offer in ranked[row] if _times(offer, left) > 0)
-        offer = next(fitting, None)
+        while ranked[row] and not _times(ranked[row][0], left):
+            ranked[row].popleft()  # what does not fit never will again: the stock only shrinks
+        offer = ranked[row][0] if ranked[row] else None
         if offer is None:
             if enough:
                 return None
@@ -90,7 +109,7 @@ def greedy(market: Market, *, enough: bool) -> Counts | None:
     return _trimmed(market, counts, enough)
 
 
-def _ranked(market: Market, row: tuple[int, int]) -> list[Offer]:
+def _ranked(market: Market, row: tuple[int, int]) -> deque[Offer]:
     demand, phase = row
     mine = [offer for offer in market.offers if offer.demand == demand and offer.shares[phase] > 0]
 
@@ -98,7 +117,7 @@ def _ranked(market: Market, row: tuple[int, int]) -> list[Offer]:
         served = sum((offer.shares[one] for one in market.phases), Fraction(0))
         return bool(offer.cost), -served / (offer.cost or 1), offer.total_gpus, offer.place
 
-    return sorted(mine, key=worth)
+    return deque(sorted(mine, key=worth))
 
 
 def _times(offer: Offer, left: list[int | None]) -> int:
@@ -126,11 +145,9 @@ def _left(counts: Counter[int], market: Market) -> list[int | None]:
     return [None if most is None else most - spent for most, spent in zip(market.stock, used, strict=True)]
 
 
-def _repeats(counts: Counter[int], market: Market, left: list[int | None]) -> int:
-    """How often all that is bought fits into what is left."""
-    pairs = [
-        (most, have) for most, have in zip(market.stock, left, strict=True) if most is not None and have is not None
-    ]
+def _repeats(before: list[int | None], left: list[int | None]) -> int:
+    """How often all that was bought between these two fits into what is left."""
+    pairs = [(most, have) for most, have in zip(before, left, strict=True) if most is not None and have is not None]
     return min((have // (most - have) for most, have in pairs if most > have), default=0)
 
 

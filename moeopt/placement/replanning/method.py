@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +113,8 @@ class _Run:
                 [1 + ((self.context.seed * 1_000_003 + row) * 2654435761 + 777) % 2147483645], dtype=np.int64
             )
             layer = as_layer(instance, row, allowed, base)
-            self.layers.append(LayerSearch(layer, scale, goal, Frontier(base), most_moves, seed))
+            seen_from = partial(self._seen_from, row) if instance.hierarchical else None
+            self.layers.append(LayerSearch(layer, scale, goal, Frontier(base), most_moves, seed, seen_from))
             if start is not None:
                 self._offer(row, start)
             if self.context.warm_start is not None:
@@ -124,6 +126,10 @@ class _Run:
         else:
             self._take_fresh()
             self.ready = all(layer.frontier.points for layer in self.layers)
+
+    def _seen_from(self, row: int, held: NDArray[np.int64]) -> moving.Layer:
+        """A layer whose groups are on the nodes that a plan has them on."""
+        return as_layer(self.instance, row, allowed_homes(self.instance, row, held), held)
 
     def work(self) -> None:
         """Sweeps over all open layers, the fresh optimum, then sweeps around each layer's part of the budget."""

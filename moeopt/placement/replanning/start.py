@@ -14,29 +14,29 @@ from moeopt.placement.replanning.parts import layer_alone
 from moeopt.placement.verify import faults
 
 
-def allowed_homes(instance: PlacementInstance, row: int) -> NDArray[np.bool_]:
+def allowed_homes(instance: PlacementInstance, row: int, held: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
     """(E, G) pairs a re-planning may use: no prohibition, no GPU without slots, groups on the node most of them is on.
 
-    Groups are dealt to nodes anew only where the running plan's deal is not legal or does not fit.
+    Groups are dealt to nodes anew only where the running plan's deal is not legal or does not fit. With `held`, a plan
+    (S,), they are where that one has them.
     """
     allowed = allowed_pairs(instance)
     allowed[:, [gpu for gpu, count in enumerate(instance.slots) if count == 0]] = False
     if instance.hierarchical:
-        homes = _home_of_groups(instance, row)
+        homes = _home_of_groups(instance, running_pairs(instance, row) if held is None else _pairs(instance, held))
         nodes = np.array([instance.node_ids.index(node) for node in instance.node])
         group = np.searchsorted(np.array(sorted(set(instance.groups or ()))), np.array(instance.groups))
         allowed &= homes[group][:, None] == nodes[None, :]
     return allowed
 
 
-def _home_of_groups(instance: PlacementInstance, row: int) -> NDArray[np.int64]:
+def _home_of_groups(instance: PlacementInstance, pairs: NDArray[np.bool_]) -> NDArray[np.int64]:
     """(Q,) node of each group, as many pairs kept as can be: an assignment of groups to equal shares of the nodes."""
     from scipy.optimize import linear_sum_assignment
 
     assert instance.groups is not None
     ids = sorted(set(instance.groups))
     each = len(ids) // len(instance.node_ids)
-    pairs = running_pairs(instance, row)
     nodes = np.array(instance.node)
     on_node = np.stack([pairs[:, nodes == node].sum(axis=1) for node in instance.node_ids], axis=1)
     group = np.array(instance.groups)
@@ -46,6 +46,14 @@ def _home_of_groups(instance: PlacementInstance, row: int) -> NDArray[np.int64]:
     homes = np.empty(len(ids), dtype=np.int64)
     homes[groups] = places[columns]
     return homes
+
+
+def _pairs(instance: PlacementInstance, held: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """(E, G) whether a plan has an expert on a GPU."""
+    pairs = np.zeros((instance.num_experts, instance.num_gpus), dtype=bool)
+    filled = held != EMPTY
+    pairs[held[filled], instance.gpu_of_slot[filled]] = True
+    return pairs
 
 
 def starting_plan(instance: PlacementInstance, row: int, allowed: NDArray[np.bool_]) -> NDArray[np.int64] | None:

@@ -44,7 +44,11 @@ class Pace:
 
 @dataclass
 class LayerSearch:
-    """Everything about one layer's search; ``scale`` turns the kernel's values into the objective's."""
+    """Everything about one layer's search; ``scale`` turns the kernel's values into the objective's.
+
+    ``seen_from`` is the layer for a sweep from a given plan, where groups stay on the nodes that it has them on; the
+    running plan may have them on others.
+    """
 
     layer: moving.Layer
     scale: float
@@ -52,6 +56,7 @@ class LayerSearch:
     frontier: Frontier
     most_moves: int
     rng: NDArray[np.int64]
+    seen_from: Callable[[NDArray[np.int64]], moving.Layer] | None = None
 
     def sweep(self, moves: int, high: float, low: float, wanted: int, pace: Pace, deadline: Deadline) -> bool:
         """One sweep from the frontier's plan with so many moves; whether there was time for it.
@@ -61,9 +66,9 @@ class LayerSearch:
         steps = pace.steps(wanted, deadline)
         if steps < min(64, wanted):
             return False
-        layer = self.layer
-        state = blank_state(layer)  # not kept: its tables are large where there are many GPUs
         start = self.frontier.plan(moves)
+        layer = self.layer if self.seen_from is None else self.seen_from(start)
+        state = blank_state(layer)  # not kept: its tables are large where there are many GPUs
         held = np.where(start < 0, layer.empty, start).astype(np.int64)
         most = max(moves, min(self.most_moves, MOST_CELLS // max(len(held), 1)))
         reach = self.frontier.reach(most) / self.scale

@@ -9,22 +9,12 @@ import numpy as np
 
 from moeopt.report import words
 from moeopt.report.plots.canvas import FAINT, Plot, label, layer_axis, new_figure, style, to_svg
+from moeopt.report.plots.looks import LOOKS
 from moeopt.report.summary import NEAR_GAP, Floats, RowSummary, Summary
 
 SHOWN = 8
 SMALLEST = 1e-6
 """Gaps below this are drawn as 0."""
-
-LOOKS = [  # colour, line, marker: told apart by each of the three
-    ("#10355e", "-", "o"),
-    ("#c8502f", "--", "s"),
-    ("#3f8f7b", "-.", "^"),
-    ("#8a62a3", ":", "D"),
-    ("#b58a00", (0, (5, 1, 1, 1, 1, 1)), "v"),
-    ("#62707d", (0, (3, 2)), "X"),
-    ("#4c95cf", (0, (7, 2)), "P"),
-    ("#2b2b2b", (0, (1, 2)), "*"),
-]
 
 
 def gap_plot(summary: Summary, prefix: str) -> Plot | None:

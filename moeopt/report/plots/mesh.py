@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from moeopt.report.plots.canvas import FAINT, INK, Plot, new_figure, style, to_svg
+from moeopt.report.plots.labels import Label, place_labels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = {"colocated": "#10355e", "decode": "#c8502f", "apart": "#3f8f7b", "long": "#8a5aa8"}
 MARKERS = {"colocated": "o", "decode": "s", "apart": "^", "long": "D"}
-FRONTS = {True: ("whole requests on each GPU", "--"), False: ("decoding alone", "-")}
-"""Fronts by whether their replicas prefill besides: name and line, which tell them apart without colours."""
-NAMED = tuple(name for name, _ in FRONTS.values())
-MOST_NAMES = 7
-"""Shapes of a front that are named at most, as far as there is room."""
+NAMES = {
+    "colocated": "colocated",
+    "decode": "decode pools, with their prefill",
+    "apart": "attention and experts apart, with prefill",
+    "long": "cache over tokens, with prefill",
+}
+DASHES = ("-", "--", "-.", ":")
+"""Lines of the fronts of several demands."""
+WIDE = 30
+"""Ratio of largest to least from which throughput is drawn by its logarithm."""
+MOST_NAMES = 6
+"""Shapes of the front that are named at most, beside what is bought and as far as there is room."""
+Point = Mapping[str, Any]
 
 
 def pareto_svg(solution: Mapping[str, Any]) -> str:
@@ -51,44 +59,70 @@ def pareto_plot(solution: Mapping[str, Any], prefix: str) -> Plot:
         svg = to_svg(_figure(solution), prefix)
     bought = [point["label"] for point in solution["pareto"] if point["bought"]]
     named = f"; bought: {', '.join(bought)}" if bought else ""
-    caption = "Each point is a configuration at one batch; hollow ones miss a service level, ringed ones are bought."
+    caption = (
+        "Each point is a configuration at one batch; GPUs that prefill for it count. The line joins those that no "
+        "other beats in both; hollow ones miss a service level, ringed ones are bought."
+    )
     title = "Speed of one user against throughput of a GPU"
-    return Plot(title, svg, f"{title}: {len(solution['pareto'])} points on the front{named}.", caption)
+    joint = sum(point["joint"] for point in solution["pareto"])
+    return Plot(title, svg, f"{title}: {joint} points on the front{named}.", caption)
 
 
 def _figure(solution: Mapping[str, Any]) -> Figure:
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-    points = solution["pareto"]
-    figure = new_figure(4.6)
+    points = [point for point in solution["pareto"] if point["whole_tokens_per_s"] is not None]
+    figure = new_figure(4.9)
     axes = figure.subplots()
     axes.grid(color=FAINT, linewidth=0.4)
-    _others(axes, solution)
-    fronts = [(whole, [one for one in points if (_family(one) == "colocated") is whole]) for whole in (False, True)]
-    for whole, listed in fronts:
-        for demand in dict.fromkeys(one["demand"] for one in listed):
-            _line(axes, [one for one in listed if one["demand"] == demand], whole)
-    _bought(axes, solution)
-    speeds = [point["user_tokens_per_s"] for point in points]
-    _levels(axes, solution)
+    for demand in dict.fromkeys(point["demand"] for point in points):
+        _front(axes, solution, [point for point in points if point["demand"] == demand])
+    _points(axes, points)
+    bought = _bought(solution, points)
+    if bought:
+        look: dict[str, Any] = {
+            "markersize": 11,
+            "markerfacecolor": "none",
+            "markeredgecolor": INK,
+            "markeredgewidth": 1.4,
+        }
+        across, up = zip(*((x, y) for x, y, _ in bought), strict=True)
+        axes.plot(across, up, "o", linestyle="", label="bought", zorder=4, **look)
     axes.set_xlabel("output tokens a second of one user (1 / TPOT)")
-    axes.set_ylabel("output tokens a second of one GPU")
-    if speeds and max(speeds) > 4 * min(speeds):
+    axes.set_ylabel("output tokens a second of one GPU,\nwhole requests: GPUs that prefill count")
+    speeds = [*(point["user_tokens_per_s"] for point in points), *(x for x, _, _ in bought)]
+    each = [*(point["whole_tokens_per_s"] for point in points), *(y for _, y, _ in bought)]
+    if points and max(speeds) > 4 * min(speeds):
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_locator(LogLocator(base=2, subs=(1.0, 1.5)))
     else:
         axes.xaxis.set_major_locator(MaxNLocator(8))
+    if points and max(each) > WIDE * min(each):
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_major_locator(LogLocator(base=2))
+        axes.set_ylim(min(each) / 1.3, max(each) * 2.2)
+    else:
+        axes.set_ylim(0, 1.25 * max(each, default=1.0))
+    if points:
+        _room(axes, speeds)
     for one in (axes.xaxis.set_major_formatter, axes.yaxis.set_major_formatter):
         one(FuncFormatter(lambda value, place: f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"))
-    axes.set_ylim(0, 1.16 * max((point["gpu_tokens_per_s"] for point in points), default=1.0))
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    _names(figure, axes, solution, fronts)
+    _levels(axes, solution, figure)
+    figure.legend(loc="outside lower center", ncols=3)
+    _names(figure, axes, points, bought)
     return figure
 
 
-def _family(point: Mapping[str, Any]) -> str:
-    return str(point["label"].split()[0])
+def _room(axes: Any, speeds: Sequence[float]) -> None:
+    """Space beside the outermost points, so that rings and names have some."""
+    low, high = min(speeds), max(speeds)
+    if axes.get_xscale() == "log":
+        part = (high / low) ** 0.07
+        axes.set_xlim(low / part, high * part)
+    else:
+        part = 0.07 * ((high - low) or high)
+        axes.set_xlim(low - part, high + part)
 
 
 def _name(label: str) -> str:
@@ -96,153 +130,96 @@ def _name(label: str) -> str:
 
     >>> _name("decode PP2 x TP4 = EP4"), _name("apart 6 x TP1 attention on H200, 4 x TP2 experts on H200, m = 2")
     ('PP2 x TP4 = EP4', '6 x TP1 H200 + 4 x TP2 H200, m2')
+    >>> _name("decode TP2 x DP84 = EP168"), _name("decode TP1 = EP1")
+    ('TP2 x DP84 = EP168', 'TP1')
     """
-    text = label.removeprefix(label.split()[0]).strip()
-    for long, short in ((" attention on", ""), (" experts on", ""), (", m = ", ", m"), (" = EP1", "")):
+    first = label.split()[0]
+    text = label.removeprefix(first).strip() if first in COLOURS else label
+    text = re.sub(r" = EP1\b", "", text)
+    for long, short in ((" attention on", ""), (" experts on", ""), (", m = ", ", m")):
         text = text.replace(long, short)
     first, comma, rest = text.partition(", ")
     return f"{first} + {rest}" if comma and " x TP" in rest else text
 
 
-def _levels(axes: Any, solution: Mapping[str, Any]) -> None:
-    """Service levels, each with its name at the foot of its line."""
+def _levels(axes: Any, solution: Mapping[str, Any], figure: Figure) -> None:
+    """Service levels: a line each, named above the frame where nothing else is."""
     levels = {demand["tpot_slo_s"] for demand in solution["demands"]} - {None}
     for level in sorted(levels):
+        low, high = axes.get_xlim()
+        axes.set_xlim(min(low, 0.97 / level), max(high, 1.03 / level))
         axes.axvline(1 / level, color=INK, linewidth=0.9, linestyle=":")
-        text = f"TPOT {level * 1e3:g} ms"
-        axes.annotate(
-            text,
-            (1 / level, 0.99),
-            xycoords=("data", "axes fraction"),
-            xytext=(-3, 0),
-            textcoords="offset points",
-            rotation=90,
-            ha="right",
-            va="top",
-        )
+        place = {"xycoords": ("data", "axes fraction"), "xytext": (0, 3), "textcoords": "offset points"}
+        axes.annotate(f"TPOT {level * 1e3:g} ms", (1 / level, 1.0), ha="center", va="bottom", **place)
 
 
-def _others(axes: Any, solution: Mapping[str, Any]) -> None:
-    """Usable configurations that decode, at their largest batch, and are on no front."""
-    front = {point["config"] for point in solution["pareto"]}
-    rows = [row for row in solution["ranking"] if row["config"] not in front and row["behind"] is not None]
-    rows = [row for row in rows if row["tpot_s"] and row["tokens_per_s_gpu"] and row["decode_per_s"]]
-    if rows:
-        across, up = [1 / row["tpot_s"] for row in rows], [row["tokens_per_s_gpu"] for row in rows]
-        axes.plot(across, up, "x", color="#a9afb6", markersize=2.5, markeredgewidth=0.6, label="others, largest batch")
+def _front(axes: Any, solution: Mapping[str, Any], points: Sequence[Point]) -> None:
+    """The line through what no other point beats."""
+    joint = sorted((point for point in points if point["joint"]), key=lambda point: point["user_tokens_per_s"])
+    across, up = ([point[key] for point in joint] for key in ("user_tokens_per_s", "whole_tokens_per_s"))
+    several = len(solution["demands"]) > 1
+    of = f" of {solution['demands'][joint[0]['demand']]['llm']}" if several and joint else ""
+    dashes = DASHES[joint[0]["demand"] % len(DASHES)] if joint else "-"
+    axes.plot(across, up, dashes, color=INK, linewidth=1.1, zorder=2, label=f"front{of}")
 
 
-def _line(axes: Any, points: Sequence[Mapping[str, Any]], whole: bool) -> None:
-    """One front, from batch to batch; what breaks a service level is hollow."""
-    across, up = ([point[key] for point in points] for key in ("user_tokens_per_s", "gpu_tokens_per_s"))
-    name, dashes = FRONTS[whole]
-    colour = COLOURS.get(_family(points[0]), INK) if points else INK
-    axes.plot(across, up, color=colour, linewidth=1.3, linestyle=dashes, zorder=2, label=name)
-    for family in dict.fromkeys(map(_family, points)):
-        for within in (True, False):
-            some = [point for point in points if _family(point) == family and point["within_slo"] is within]
-            if some:
-                axes.plot(
-                    [point["user_tokens_per_s"] for point in some],
-                    [point["gpu_tokens_per_s"] for point in some],
-                    MARKERS.get(family, "o"),
-                    color=COLOURS.get(family, INK),
-                    markersize=3.6,
-                    markeredgewidth=0.7,
-                    markerfacecolor=COLOURS.get(family, INK) if within else "white",
-                    label=f"{family}{'' if within else ', beyond a service level'}",
-                    zorder=3,
-                )
+def _points(axes: Any, points: Sequence[Point]) -> None:
+    """Points by family: those beyond a service level hollow, those off the front small and faint."""
+    for family in dict.fromkeys(point["family"] for point in points):
+        mine = [point for point in points if point["family"] == family]
+        colour, mark = COLOURS.get(family, INK), MARKERS.get(family, "o")
+        said = NAMES.get(family, family)
+        for joint, within in ((False, True), (False, False), (True, False), (True, True)):
+            some = [point for point in mine if point["joint"] is joint and point["within_slo"] is within]
+            if not some:
+                continue
+            across, up = ([point[key] for point in some] for key in ("user_tokens_per_s", "whole_tokens_per_s"))
+            look = {"color": colour, "markersize": 4.6 if joint else 2.6, "markeredgewidth": 0.8}
+            look |= {"markerfacecolor": colour if within else "white", "alpha": 1.0 if joint else 0.45}
+            name = f"{said}{'' if within else ', beyond a service level'}{'' if joint else ', beaten'}"
+            axes.plot(across, up, mark, linestyle="", label=name, zorder=3, **look)
 
 
-def _decoding(solution: Mapping[str, Any]) -> list[tuple[float, float, str]]:
-    """Speed, throughput and name of what is bought and decodes."""
+def _bought(solution: Mapping[str, Any], points: Sequence[Point]) -> list[tuple[float, float, str]]:
+    """Speed, throughput with prefill, and name of what is bought and decodes."""
+    beside = {
+        point["demand"]: 1 / point["whole_tokens_per_s"] - 1 / point["gpu_tokens_per_s"]
+        for point in points
+        if point["family"] != "colocated"
+    }
     found = []
     for pool in solution["pools"]:
         config, gpus = pool["config"], sum(pool["gpus"].values())
-        if config["tpot_s"] and pool["decode_per_s"] > 0 and gpus:
-            each = config["tokens_per_s"] * pool["replicas"] / gpus
-            found.append(
-                (1 / config["tpot_s"], each, f"{pool['replicas']} x {_name(pool['label'])}, batch {config['batch']}")
-            )
+        alone = 0.0 if config["family"] == "colocated" else beside.get(config["demand"])
+        if config["tpot_s"] and pool["decode_per_s"] > 0 and gpus and alone is not None:
+            demand = solution["demands"][config["demand"]]
+            each = pool["decode_per_s"] * demand["output_tokens_per_s"] / demand["rate_per_s"] / gpus
+            name = f"{pool['replicas']} x {_name(pool['label'])}, batch {config['batch']}"
+            found.append((1 / config["tpot_s"], 1 / (1 / each + alone), name))
     return found
 
 
-def _bought(axes: Any, solution: Mapping[str, Any]) -> None:
-    """Rings around what is bought."""
-    listed = _decoding(solution)
-    if listed:
-        across, up = zip(*((one[0], one[1]) for one in listed), strict=True)
-        look = {"markersize": 11, "markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 1.4}
-        axes.plot(across, up, "o", linestyle="", label="bought", zorder=4, **look)
-
-
-def _names(figure: Figure, axes: Any, solution: Mapping[str, Any], fronts: Sequence[tuple[bool, Any]]) -> None:
-    """Names of what is bought, and of shapes along the fronts where nothing else is in the way."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.text import Text
-
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()  # type: ignore[no-untyped-call]
-    renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]
-    taken: list[Any] = []
-    dots = [dot for line in axes.lines for dot in _dots(axes, line)]
-    asked = [(x, y, name, True) for x, y, name in _decoding(solution)]
-    for _, listed in fronts:
-        asked += [
-            (
+def _names(figure: Figure, axes: Any, points: Sequence[Point], bought: Sequence[tuple[float, float, str]]) -> None:
+    """Names of what is bought, and of shapes along the front where there is room."""
+    labels = [Label(x, y, name, bold=True) for x, y, name in bought]
+    demands = dict.fromkeys(point["demand"] for point in points)
+    for demand in demands:
+        joint = [point for point in points if point["demand"] == demand and point["joint"]]
+        labels += [
+            Label(
                 point["user_tokens_per_s"],
-                point["gpu_tokens_per_s"],
+                point["whole_tokens_per_s"],
                 f"{_name(point['label'])}, batch {point['batch']}",
-                False,
             )
-            for point in _spread(listed)
+            for point in _spread(joint, max(MOST_NAMES // len(demands), 2))
             if not point["bought"]
         ]
-    for x, y, name, bold in asked:
-        for across, up in ((9, 7), (9, -13), (-9, 9), (12, 20), (-9, -14), (14, -26), (20, 34)):
-            text = axes.annotate(
-                name,
-                (x, y),
-                xytext=(across, up),
-                textcoords="offset points",
-                fontsize=8 if bold else 7,
-                fontweight="bold" if bold else "normal",
-                ha="left" if across > 0 else "right",
-                arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.5, "shrinkB": 6 if bold else 2},
-                zorder=5,
-            )
-            text.set_in_layout(False)
-            text.update_positions(renderer)
-            box = Text.get_window_extent(text, renderer).padded(2)  # without the line to its point
-            inside = (
-                axes.bbox.x0 <= box.x0
-                and box.x1 <= axes.bbox.x1
-                and axes.bbox.y0 <= box.y0
-                and box.y1 <= figure.bbox.y1
-            )
-            if (
-                inside
-                and not any(box.overlaps(other) for other in taken)
-                and not any(box.contains(*dot) for dot in dots)
-            ):
-                taken.append(box)
-                break
-            text.remove()
+    place_labels(figure, axes, labels)
 
 
-def _dots(axes: Any, line: Any) -> Any:
-    """Places of a line's marks in the figure, and others on the way between them."""
-    marks = axes.transData.transform(line.get_xydata())
-    if line.get_linestyle() == "None" or len(marks) < 2 or not line.get_label().startswith(NAMED):
-        return marks if line.get_linestyle() == "None" else []
-    parts = np.linspace(0, 1, 12)[:, None, None]
-    return (marks[:-1] + parts * (marks[1:] - marks[:-1])).reshape(-1, 2)
-
-
-def _spread(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _spread(points: Sequence[Point], most: int) -> list[Point]:
     """Points of a front that stand for it: its ends, and shapes in between, evenly along it."""
-    if len(points) <= MOST_NAMES:
+    if len(points) <= most:
         return list(points)
-    places = {round(place * (len(points) - 1) / (MOST_NAMES - 1)) for place in range(MOST_NAMES)}
+    places = {round(place * (len(points) - 1) / (most - 1)) for place in range(most)}
     return [points[place] for place in sorted(places)]

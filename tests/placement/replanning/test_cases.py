@@ -152,3 +152,15 @@ def test_an_interrupt_spends_the_budget_on_all_layers_and_says_how_far_it_came()
     assert any(note.startswith("interrupted after 1 of 6 layers") for note in result.notes)
     short = placement.solve(instance, method="replan", limits=Limits(time_s=2))
     assert result.objective <= short.objective * 1.02
+
+
+def test_groups_stay_together_where_a_fresh_plan_deals_them_to_other_nodes() -> None:
+    """A sweep from the fresh plan took the running plan's nodes for those of its groups, and tore groups apart."""
+    rng = np.random.default_rng(0)
+    shape: dict[str, Any] = {"gpus": 4, "slots": 24, "nodes": 2, "groups": 8}
+    old, new = rng.lognormal(0, 1, (2, 6, 16))[:, [1, 5]]
+    running = placement.solve(PlacementInstance(old, **shape), method="eplb").plan
+    instance = PlacementInstance(new, current=running, max_moves=20, **shape)
+    result = placement.replan(instance, limits=Limits(iterations=2))
+    assert placement.faults(instance, result.plan) == []
+    assert 0 < result.solution["moves"] <= 20

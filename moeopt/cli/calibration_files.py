@@ -1,0 +1,90 @@
+"""Constants of `moeopt calibrate` in the verbs that take any file: `inspect` and `verify`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from moeopt.cli.piped import file_of
+from moeopt.cli.say import Say, count, few
+from moeopt.cli.verb import DONE, GATE
+from moeopt.cli.verdict import show_faults
+from moeopt.errors import Violations
+
+if TYPE_CHECKING:
+    from moeopt.calibrate import Calibration
+
+SAID = "calibration"
+SCHEMA = '"moeopt/calibration/'
+
+
+def document_of(path: str) -> tuple[str, Calibration] | None:
+    """``("calibration", constants)``; ``None`` for any other file.
+
+    Raises
+    ------
+    InstanceError
+        A calibration that cannot be read: unknown fields, another version, numbers that are none.
+    """
+    from moeopt.documents import read_bytes, read_json
+
+    with file_of(path) as file:
+        if not file.lower().endswith(".json"):
+            return None
+        data = read_bytes(file)
+        if SCHEMA.encode() not in data:
+            return None
+        document = read_json(data, path)
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if not isinstance(schema, str) or not schema.startswith(SCHEMA[1:]):
+            return None
+        from moeopt.calibrate import read_calibration
+
+        return SAID, read_calibration(file)
+
+
+def facts(found: Calibration) -> dict[str, Any]:
+    """What `inspect` says: the constants as they are, and what is wrong with them."""
+    from moeopt.calibrate.faults import calibration_faults
+
+    known = found.model_dump(mode="json", by_alias=True)
+    del known["schema"]
+    return {**known, "faults": calibration_faults(found)[0]}
+
+
+def show(known: dict[str, Any], say: Say) -> None:
+    """The same for people: tables with residuals and ranges."""
+    from moeopt.calibrate import Calibration
+    from moeopt.calibrate.document import SCHEMA as VERSION
+    from moeopt.cli.calibrate import show_constants
+
+    keys = ("kernels", "collectives", "steps", "sources", "skipped")
+    found = Calibration.model_validate({"schema": VERSION, **{key: known[key] for key in keys}})
+    parts = [count(len(getattr(found, key)), one) for key, one in
+             (("kernels", "expert kernel"), ("collectives", "collective"), ("steps", "step"))]  # fmt: skip
+    say.show(f"{known['file']}: {SAID}, {', '.join(parts)}")
+    for source in found.sources:
+        say.show(f"  source     {source.file}, {count(source.rows, 'row')} of {source.kind}s, SHA-256 {source.sha256}")
+    faults = known["faults"]
+    say.show(f"  structure  {'ok' if not faults else '; '.join(few(faults, say.verbose))}")
+    show_constants(found, say)
+
+
+def verify_calibration(path: str, found: Calibration, given: list[str], as_json: bool, say: Say) -> int:
+    """List every fault of constants, with their tables every constant; exit 5 on any."""
+    from moeopt.calibrate import read_table
+    from moeopt.calibrate.faults import calibration_faults
+
+    check, tables = Violations(), []
+    for name in given:
+        with check.within():
+            tables.append(read_table(name))
+    check.raise_if_any()
+    faults, aside = calibration_faults(found, tables)
+    checked = "structure" if aside else "structure, constants and residuals"
+    if as_json:
+        say.document({"ok": not faults, "checked": checked, "unchecked": aside, "faults": faults})
+    else:
+        show_faults(path, faults, f"{SAID}: {checked}", say)
+        for what in aside:
+            say.note(f"not re-checked: {what}")
+    return GATE if faults else DONE

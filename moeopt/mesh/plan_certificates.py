@@ -1,0 +1,64 @@
+"""Arguments for lower bounds as strict JSON; `moeopt.mesh.bounds.recheck` says whether they hold."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Covering(BaseModel):
+    """A table, to be made anew."""
+
+    model_config = STRICT
+    kind: Literal["covering"]
+    value: str
+
+
+class Dual(BaseModel):
+    """Prices of rows and of GPUs."""
+
+    model_config = STRICT
+    kind: Literal["dual"]
+    value: str
+    served: list[Annotated[list[int | str], Field(min_length=3, max_length=3)]]
+    gpus: list[str]
+
+
+class Starved(BaseModel):
+    """A row that nothing serves."""
+
+    model_config = STRICT
+    kind: Literal["starved"]
+    row: Annotated[list[int], Field(min_length=2, max_length=2)]
+
+
+class Faster(BaseModel):
+    """Why nothing faster is enough."""
+
+    model_config = STRICT
+    kind: Literal["faster"]
+    value: str
+    below: Annotated[Covering | Dual | Starved, Field(discriminator="kind")] | None
+
+
+class Trivial(BaseModel):
+    """No argument: 0 is below every plan."""
+
+    model_config = STRICT
+    kind: Literal["trivial"]
+    value: Literal["0"]
+
+
+Certified = Annotated[Covering | Dual | Faster | Trivial, Field(discriminator="kind")]
+
+
+class Claim(BaseModel):
+    """What a solver claims above what is certified."""
+
+    model_config = STRICT
+    kind: Literal["solver"]
+    claim: float
+    certified: Certified

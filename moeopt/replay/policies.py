@@ -1,0 +1,128 @@
+"""A policy: its name, its budget, and the plan it makes from what it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from moeopt.errors import NotApplicable, Violations
+from moeopt.limits import Limits
+from moeopt.placement import checks
+from moeopt.placement.instance import PlacementInstance
+from moeopt.placement.move_budget import Budget, budget, moves_of
+from moeopt.placement.plan import Placement
+from moeopt.placement.public import PROBLEM
+from moeopt.result import Result
+
+KEEP = "keep"
+SUM = "sum"
+COMBINES = (SUM, "worst", "mean", "cvar")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A method with a budget of its own.
+
+    Parameters
+    ----------
+    name
+        As it was given, such as ``search@5%``.
+    method
+        `KEEP`, or a method of placement.
+    max_moves, max_moves_per_layer
+        Moves allowed at a re-plan.
+    """
+
+    name: str
+    method: str
+    max_moves: int | None
+    max_moves_per_layer: int | None
+
+
+def check_names(names: Any, max_moves: object, check: Violations) -> list[tuple[str, str, Budget]]:
+    """Name, method and budget of each policy; notes what cannot be understood.
+
+    >>> check_names(["keep", "eplb@5%"], 64, Violations())
+    [('keep', 'keep', 64), ('eplb@5%', 'eplb', Fraction(1, 20))]
+    """
+    common = budget(max_moves, check=check)
+    if isinstance(names, str) or not names:
+        rule = "must be a list of names of policies"
+        check.add("policies", repr(names)[:80], rule=rule, fix="Write ['keep', 'eplb', 'search']")
+        return []
+    found = []
+    for name in dict.fromkeys(names):
+        method, at, own = str(name).rpartition("@")
+        method = method if at else own
+        if method != KEEP:
+            with check.within():
+                PROBLEM.method(method)
+        elif at:
+            check.add("policies", name, rule="keeps every plan: it has no budget", fix=f"Write {KEEP}")
+        found.append((str(name), method, budget(own, "policies", check) if at else common))
+    return found
+
+
+def policies(names: Any, history: PlacementInstance, max_moves: object, per_layer: int | None) -> tuple[Policy, ...]:
+    """Policies by name, each once; what cannot be understood is said before any work.
+
+    Raises
+    ------
+    InstanceError
+        No name, an unknown method, a budget that is none.
+    """
+    check = Violations()
+    if per_layer is not None:
+        checks.whole("max_moves_per_layer", per_layer, 0, check)
+    found = check_names(names, max_moves, check)
+    check.raise_if_any()
+    return tuple(Policy(name, method, moves_of(given, history), per_layer) for name, method, given in found)
+
+
+def seen(
+    history: PlacementInstance, windows: range, combine: str = SUM, current: Placement | None = None
+) -> PlacementInstance:
+    """What a policy is shown: the windows that are over, and the running plan; nothing that comes later."""
+    assert history.window_loads is not None
+    table = np.ascontiguousarray(history.window_loads[windows.start : windows.stop])
+    loads = np.ascontiguousarray(table.sum(axis=0))
+    steps = history.window_steps[windows.start : windows.stop]
+    for array in (table, loads):
+        array.flags.writeable = False
+    apart = combine != SUM and len(windows) > 1
+    fields: dict[str, Any] = {
+        "loads": loads,
+        "window_loads": table if apart else None,
+        "steps": sum(steps),
+        "window_steps": steps if apart else (sum(steps),),
+        "combine": combine if apart else "worst",
+        "name": f"{history.name or 'history'}, windows {windows.start}-{windows.stop - 1}",
+        "current": None if current is None else current.slot_expert,
+        "current_gpu": None if current is None else tuple(history.gpu_of_slot.tolist()),
+    }
+    return history.changed(**fields)
+
+
+def make_plan(policy: Policy, shown: PlacementInstance, limits: Limits, seed: int) -> tuple[Result, bool]:
+    """The policy's answer, and whether it was asked to hold the budget.
+
+    A method that knows no budgets is asked without one; the caller says so.
+    """
+    method = PROBLEM.method(policy.method)
+    limited = shown.changed(max_moves=policy.max_moves, max_moves_per_layer=policy.max_moves_per_layer)
+    held = True
+    if "moves" in limited.extras and method.applies(limited) is not None:
+        limited, held = shown.changed(move_cost=0.0), False
+    reason = method.applies(limited)
+    if reason is not None:
+        raise NotApplicable(f"{policy.method} does not apply: {reason}")
+    return PROBLEM.solve(limited, method=policy.method, limits=limits, seed=seed), held
+
+
+def first_plan(
+    history: PlacementInstance, method: str, shown: range, combine: str, limits: Limits, seed: int
+) -> Result:
+    """The first placement, from the first windows; nothing runs yet, and no move has a price."""
+    return PROBLEM.solve(seen(history, shown, combine).changed(move_cost=0.0), method=method, limits=limits, seed=seed)
