@@ -134,7 +134,7 @@ class Violations:
         self.found: list[Violation] = []
 
     def add(self, field: str, value: object, *, rule: str, fix: str = "", where: str = "") -> None:
-        """Note one violation; `value` is shown as `repr` shows it in 80 characters; a text keeps its end, as of a path."""
+        """Note one violation; `value` is shown as `repr` shows it in 80 characters; of text the end stays too."""
         if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
             value = getattr(value, "item", lambda: value)()  # 99 and not np.int32(99)
         try:
