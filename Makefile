@@ -64,7 +64,7 @@ lint: $(VENV)/test.stamp
 
 test: lint
 	@$(BIN)/moeopt warmup --quiet
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 bench: $(VENV)/run.stamp
 	$(BIN)/python -m tests.benchmarks.targets --write

@@ -134,14 +134,16 @@ class Violations:
         self.found: list[Violation] = []
 
     def add(self, field: str, value: object, *, rule: str, fix: str = "", where: str = "") -> None:
-        """Note one violation; `value` is shown as `repr` shows it, cut at 80 characters."""
+        """Note one violation; `value` is shown as `repr` shows it in 80 characters; of text the end stays too."""
         if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
             value = getattr(value, "item", lambda: value)()  # 99 and not np.int32(99)
         try:
             text = value if isinstance(value, str) else repr(value)
         except (RecursionError, ValueError):  # nested too deeply, or a number of too many digits
             text = "..."
-        self.found.append(Violation(field, where, text if len(text) <= 80 else text[:77] + "...", rule, fix))
+        if len(text) > 80:
+            text = f"{text[:40]}...{text[-37:]}" if isinstance(value, str) else f"{text[:77]}..."
+        self.found.append(Violation(field, where, text, rule, fix))
 
     @contextmanager
     def within(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 
 from moeopt.errors import Violations
 
@@ -146,6 +147,12 @@ class Deadline:
         (True, False, True)
         """
         return module in sys.modules or self.remaining_s() > load_s
+
+    def imports(self, module: str) -> bool:
+        """Load a heavy module where `allows_import` lets it, once for shares that are too short to."""
+        if self.allows_import(module):
+            import_module(module)
+        return module in sys.modules
 
 
 class _Later:

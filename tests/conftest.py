@@ -19,7 +19,7 @@ settings.register_profile(
     "suite",
     deadline=None,
     derandomize=True,
-    max_examples=40,  # the same ones on every run: more of them are for exploring
+    max_examples=30,  # the same ones on every run: more of them are for exploring
     database=None,
     phases=_PHASES,
     report_multiple_bugs=False,

@@ -181,6 +181,9 @@ def _from_plan(path: str, document: Any, loads: list[str], hosts: Hosts, say: Sa
     planned = [layer.layer for layer in parsed.solution.layers]
     rows = _rows(loads[0], layers, planned, say)
     kept = [layers[row] for row in rows]
+    if table.shape[1] != (experts := len(parsed.solution.layers[0].replicas)):
+        rule, fix = f"the plan has {experts}", "Give loads of the LLM that the plan is for"
+        raise InstanceError([Violation("loads", "", f"{table.shape[1]} experts", rule, fix, loads[0])])
     embedded = parsed.instance.document.model_dump(by_alias=True)
     rules = {key: embedded[key] for key in RULES if key in embedded}
     steps = embedded.get("steps", 1)

@@ -22,6 +22,9 @@ OPTIONS = {
     r"\bname the machine\b": "--machine",
     r"\bmax_imbalance\b(?! =)": "--max-imbalance",
     r"\bhidden and batch_tokens\b": "--hidden, --batch-tokens",
+    r"\bleave whole out\b": "--integer",
+    r"\bgpus=\d+ and nodes\b": "--gpus, --nodes",
+    r"\bnodes=4, gpus=32\b": "--nodes 4 --gpus 32, or --cluster",
 }
 """What the library says, and the option that says the same."""
 

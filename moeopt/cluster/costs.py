@@ -14,6 +14,9 @@ from moeopt.errors import InstanceError, Violations
 if TYPE_CHECKING:
     from moeopt.cluster.graph import Cluster
 
+NAMED = 5
+"""Wrong costs that are named one by one; beyond it they are counted."""
+
 
 def rank_cost(cluster: Cluster, *, message_bytes: float | None = None) -> NDArray[np.float64]:
     """(G, G) cost from the GPU of the row to that of the column, 0 on the diagonal.
@@ -96,19 +99,36 @@ def check_costs(rows: Any, source: str = "", *, ranks: int | None = None) -> NDA
     elif ranks is not None and len(table) != ranks:
         check.add("cost", f"{len(table)} ranks", rule=f"there are {ranks} ranks", fix="Give the matrix of all ranks")
     check.raise_if_any()
-    found = np.zeros((len(table), len(table)))
-    for row, cells in enumerate(table):
-        for column, cell in enumerate(cells):
-            value = cell.item() if isinstance(cell, np.generic) else cell
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not math.isfinite(value) or value < 0:
-                rule = "costs are finite numbers >= 0"
-                where = f"rank {row} to rank {column}"
-                check.add("cost", value, rule=rule, fix="Measure that pair again", where=where)
-            else:
-                found[row, column] = value
+    found = _numbers(table)
+    bad = np.argwhere(~np.isfinite(found) | (found < 0))
+    for row, column in bad[:NAMED].tolist():
+        cell = table[row][column]
+        value = cell.item() if isinstance(cell, np.generic) else cell
+        where = f"rank {row} to rank {column}"
+        check.add("cost", value, rule="costs are finite numbers >= 0", fix="Measure that pair again", where=where)
+    if len(bad) > NAMED:
+        check.add("cost", f"{len(bad):,} pairs", rule="have this fault in all", fix="See above")
     check.raise_if_any()
     return found
+
+
+def _numbers(table: Any) -> NDArray[np.float64]:
+    """(R, R) the cells; NaN for what is no number."""
+    if isinstance(table, np.ndarray) and table.dtype.kind in "iuf":
+        return table.astype(np.float64)
+    return np.array([[_number(cell) for cell in row] for row in table], dtype=np.float64)
+
+
+def _number(cell: Any) -> float:
+    if type(cell) is float:  # nearly all, of which there may be millions
+        return cell
+    value = cell.item() if isinstance(cell, np.generic) else cell
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def nodes_of_costs(cost: NDArray[np.float64]) -> NDArray[np.int64] | None:
@@ -129,23 +149,34 @@ def nodes_of_costs(cost: NDArray[np.float64]) -> NDArray[np.int64] | None:
     >>> nodes_of_costs(near).tolist(), nodes_of_costs(np.ones((4, 4)))
     ([0, 0, 1, 1], None)
     """
-    import networkx as nx
-
     apart = ~np.eye(len(cost), dtype=bool)
     values = np.unique(cost[apart])
     if len(values) < 2:
         return None
     with np.errstate(divide="ignore"):
         limit = values[int(np.argmax(values[1:] / values[:-1]))]
-    near = np.maximum(cost, cost.T) <= limit
-    parts = list(nx.connected_components(nx.from_numpy_array(near.astype(np.int8))))
-    node = np.empty(len(cost), dtype=np.int64)
-    for at, part in enumerate(sorted(parts, key=min)):
-        node[list(part)] = at
-    together = node[:, None] == node
-    if len(parts) < 2 or len(parts) == len(cost) or cost[together & apart].max() > limit:
+    node = joined(np.maximum(cost, cost.T) <= limit)
+    together, count = node[:, None] == node, int(node.max()) + 1
+    if count < 2 or count == len(cost) or cost[together & apart].max() > limit:
         return None
     return node
+
+
+def joined(near: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(R,) the part of each rank, numbered in the order of ranks, where `near` (R, R), symmetric, joins two ranks.
+
+    >>> joined(np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]], dtype=bool)).tolist()
+    [0, 1, 0]
+    """
+    part = np.full(len(near), -1, dtype=np.int64)
+    for rank in range(len(near)):
+        if part[rank] >= 0:
+            continue
+        number, now = part.max() + 1, np.array([rank])
+        while len(now):
+            part[now] = number
+            now = np.flatnonzero(near[now].any(axis=0) & (part < 0))
+    return part
 
 
 def _is_row(row: Any) -> bool:

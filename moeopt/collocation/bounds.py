@@ -18,6 +18,7 @@ from moeopt.collocation.rows import Rows, loads_of, rows_of
 from moeopt.limits import Deadline
 
 Ints = NDArray[np.int64]
+Diagonal = NDArray[np.float64] | None
 
 MOST_PLACES = 1_200
 """Beyond so many slots eigenvalues take too long, and the trivial bound stands."""
@@ -88,13 +89,13 @@ def bound(instance: CollocationInstance, row: int, deadline: Deadline | None = N
         return _unmerged(instance, row)
     rows = rows_of(instance, row)
     kind: dict[str, Any] = {"kind": "trivial"}
-    diagonal = None
-    touched = trivial(instance, rows)
+    touched, diagonal = trivial(instance, rows), None
     places = instance.num_units * int(instance.unit_slots.max())
-    paired = instance.num_units > 1 and places <= MOST_PLACES and rows.sets.shape[1] > 1
+    alone = int(instance.unit_slots.max()) >= instance.num_experts  # one unit can hold all: pairs say nothing
+    paired = instance.num_units > 1 and not alone and places <= MOST_PLACES and rows.sets.shape[1] > 1
     if paired and (deadline is None or deadline.remaining_s() > _least_s(instance, rows, places)):
         pairs = _padded(instance, rows)
-        first = None if deadline is None else deadline.share(3)  # tables say more
+        first = deadline and deadline.share(3)  # tables say more
         diagonal = np.round(spectrum.best_diagonal(pairs, instance.num_units, deadline=first), 3)
         tables, other = weights.best_tables(rows, pairs, diagonal, instance.num_units, deadline)
         kind = {
@@ -105,7 +106,8 @@ def bound(instance: CollocationInstance, row: int, deadline: Deadline | None = N
         }
         if not _own_partitions(instance):
             touched = max(touched, _by_pairs(instance, rows, kind))
-    touched, copies = floors(instance, rows, touched, diagonal)
+    late = deadline is not None and not deadline.allows_import("scipy.optimize")
+    touched, copies = floors(instance, rows, touched, diagonal, late)
     value = objective_floor(instance, rows, copies, touched)
     certificate = {"layer": instance.layers[row], **kind, "touched": str(touched), "copies": str(copies)}
     return LayerBound(value, touched, certificate | {"value": str(value)} | cut_of(instance))
@@ -119,23 +121,23 @@ def _least_s(instance: CollocationInstance, rows: Rows, places: int) -> float:
 
 
 def floors(
-    instance: CollocationInstance, rows: Rows, touched: Fraction, diagonal: NDArray[np.float64] | None
+    instance: CollocationInstance, rows: Rows, touched: Fraction, diagonal: Diagonal, late: bool = False
 ) -> tuple[Fraction, Fraction]:
-    """Units touched and copies that travel, each brought up to the next number that can be.
+    """Units touched and copies that travel, each brought up to the next number that can be; `late`: without programmes.
 
     Both are whole numbers, summed over the sources that are told apart and divided by how many there are.
     """
     spare = instance.source is None and instance.pairs is None and instance.num_slots > instance.num_experts
     sources = instance.num_gpus if spare else 1
     touched = Fraction(ceil(touched * sources), sources)
-    copies = max(copies_floor(instance, rows, touched, diagonal), touched - rows.tokens)
+    copies = max(copies_floor(instance, rows, touched, diagonal, late), touched - rows.tokens)
     if instance.source is not None or spare or instance.pairs is not None:
         copies = Fraction(ceil(copies * sources), sources)
     return touched, copies
 
 
 def copies_floor(
-    instance: CollocationInstance, rows: Rows, touched: Fraction, diagonal: NDArray[np.float64] | None
+    instance: CollocationInstance, rows: Rows, touched: Fraction, diagonal: Diagonal, late: bool = False
 ) -> Fraction:
     """Copies that travel: what is touched, less the touches that can be of the token's own unit."""
     if instance.pairs is not None:
@@ -148,17 +150,17 @@ def copies_floor(
         home = sum(
             (_at_home(instance, part, unit) for unit, part in _classes(instance, rows, instance.unit)), Fraction(0)
         )
-        return _away(instance, rows, diagonal, home)
+        return _away(instance, rows, diagonal, home, late)
     if instance.source is not None:  # each class may have replicas of its own
-        return sum((_away(instance, part, diagonal, _at_home(instance, part, unit))
+        return sum((_away(instance, part, diagonal, _at_home(instance, part, unit), late)
                     for unit, part in _classes(instance, rows, np.arange(instance.num_gpus))), Fraction(0))  # fmt: skip
     homes = [_at_home(instance, rows, unit) for unit in range(instance.num_units)]
     shares = [Fraction(int(gpus), instance.num_gpus) for gpus in instance.unit_gpus]
-    known = {home: _away(instance, rows, diagonal, home) for home in dict.fromkeys(homes)}
+    known = {home: _away(instance, rows, diagonal, home, late) for home in dict.fromkeys(homes)}
     apart = sum((known[home] * share for home, share in zip(homes, shares, strict=True)), Fraction(0))
     most, more = max(shares), _more_replicas(instance, rows)
     home = most * (int(rows.loads(instance.num_experts).sum()) + more)  # on average, as replicas have to be shared out
-    even = _away(instance, rows, diagonal, home) if home < max(homes) else Fraction(0)
+    even = _away(instance, rows, diagonal, home, late) if home < max(homes) else Fraction(0)
     return max(apart, even, touched * (1 - most) - most * more)
 
 
@@ -192,7 +194,7 @@ def _at_home(instance: CollocationInstance, rows: Rows, unit: int) -> Fraction:
     return Fraction(int(loads[: instance.unit_slots[unit]].sum()))
 
 
-def _away(instance: CollocationInstance, rows: Rows, diagonal: NDArray[np.float64] | None, home: Fraction) -> Fraction:
+def _away(instance: CollocationInstance, rows: Rows, diagonal: Diagonal, home: Fraction, late: bool) -> Fraction:
     """Copies to other units, at least."""
     units, room = instance.num_units, int(instance.unit_slots.max())
     pairs = _padded(instance, rows)
@@ -200,7 +202,7 @@ def _away(instance: CollocationInstance, rows: Rows, diagonal: NDArray[np.float6
     if diagonal is not None:
         share = rows.tokens / instance.num_tokens  # of a class its part of the diagonal, which is as valid as any
         together = min(together, Fraction(spectrum.most_pairs(pairs, diagonal * share, units)))
-    return own_hull.fewest_away(sizes(rows), units, room, together, home)[0]
+    return own_hull.fewest_away(sizes(rows), units, room, together, home, late)[0]
 
 
 def objective_floor(

@@ -25,6 +25,10 @@ def from_pairs(table: Ints | None) -> Ints | None:
 
 
 def gpus(cluster: Cluster | Described | None, nodes: Any, gpus: Any, check: Violations) -> Ints:
+    costs = getattr(cluster, "cost", None)
+    found = None if cluster is None or costs is None else _nodes_of_costs(cluster.name, costs, check)
+    if costs is not None and found is None:
+        return np.zeros(len(costs), dtype=np.int64)
     if cluster is not None and (nodes is not None or gpus is not None):
         check.add(
             "cluster",
@@ -32,9 +36,8 @@ def gpus(cluster: Cluster | Described | None, nodes: Any, gpus: Any, check: Viol
             rule="says nodes and gpus itself",
             fix="Leave them out",
         )
-    costs = getattr(cluster, "cost", None)
-    if cluster is not None and costs is not None:
-        return _nodes_of_costs(cluster.name, costs, check)
+    if found is not None:
+        return found
     if cluster is not None:
         if hasattr(cluster, "node_of"):
             return np.unique(np.asarray(cluster.node_of), return_inverse=True)[1].reshape(-1).astype(np.int64)
@@ -54,14 +57,13 @@ def gpus(cluster: Cluster | Described | None, nodes: Any, gpus: Any, check: Viol
     return checks.node_of(1 if nodes is None else nodes, total, check)
 
 
-def _nodes_of_costs(name: str, costs: NDArray[np.float64], check: Violations) -> Ints:
+def _nodes_of_costs(name: str, costs: NDArray[np.float64], check: Violations) -> Ints | None:
     from moeopt.cluster.costs import nodes_of_costs
 
     node = nodes_of_costs(costs)
     if node is None:
         fix = f"Say them: gpus={len(costs)} and nodes, without a cluster"
         check.add("cluster", name, rule="is a rank-cost matrix that shows no nodes", fix=fix)
-        return np.zeros(len(costs), dtype=np.int64)
     return node
 
 

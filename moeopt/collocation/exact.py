@@ -21,6 +21,7 @@ from moeopt.collocation.rows import loads_of
 from moeopt.collocation.verify import count, objective_of
 from moeopt.collocation.verify import value as layer_value
 from moeopt.kernels.connectivity import Net
+from moeopt.limits import Deadline
 from moeopt.registry import Context, Outcome
 from moeopt.result import Status, Stop
 
@@ -126,7 +127,7 @@ def solve_exact(instance: CollocationInstance, context: Context) -> Outcome[Coll
     notes, stop = list(outcome.notes), Stop.FINISHED
     values: list[Fraction | None] = []
     for row, found in enumerate(held):
-        held[row], value = _kept(instance, row, found)
+        held[row], value = _kept(instance, row, found, deadline)
         values.append(value)
     with Worker() as worker:
         for row, value in enumerate(values):
@@ -147,7 +148,7 @@ def solve_exact(instance: CollocationInstance, context: Context) -> Outcome[Coll
             answer = solve_model(linear, limits=limits, seed=context.seed, worker=worker)
             if answer.values is not None:
                 named = dict(zip(linear.columns, answer.values.tolist(), strict=True))
-                found, better = _kept(instance, row, read_back(model, named))
+                found, better = _kept(instance, row, read_back(model, named), deadline)
                 if better is not None and (value is None or better < value):
                     held[row], values[row] = found, better
             if _speaks_for_replicas(instance):
@@ -168,13 +169,13 @@ def solve_exact(instance: CollocationInstance, context: Context) -> Outcome[Coll
     return replace(outcome, plan=plan, bounds=floors, stop=stop, notes=notes)
 
 
-def _kept(instance: CollocationInstance, row: int, held: Ints) -> tuple[Ints, Fraction | None]:
+def _kept(instance: CollocationInstance, row: int, held: Ints, deadline: Deadline) -> tuple[Ints, Fraction | None]:
     """A layer, brought under the load cap where it is above, and its objective; ``None`` where that fails.
 
     The programme caps units, of which a GPU may still have too much.
     """
     if instance.max_imbalance is not None:
-        held, ratio = lowered(instance, row, held)
+        held, ratio = lowered(instance, row, held, deadline)
         if ratio > instance.max_imbalance * (1 + 1e-12):
             return held, None
     return held, objective_of(instance, layer_value(instance, count(instance, row, held)))

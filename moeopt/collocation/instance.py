@@ -187,7 +187,7 @@ class CollocationInstance:
         put("held_out", float(held_out))
         if not 1 <= self._cut(num_tokens) <= num_tokens - bool(held_out):
             rule = f"must leave some of the {num_tokens} tokens on either side"
-            check.add("held_out", held_out, rule=rule, fix="Use 0.5")
+            check.add("held_out", held_out, rule=rule, fix="Use 0.5" if num_tokens > 1 else "Use 0")
         elif held_out:
             checks.either_side(found, self._cut(num_tokens), self.layers, check)
         put("current", derived.current(current, num_layers, int(self.slots.sum()), size, check))

@@ -44,14 +44,14 @@ def spreads(size: int, units: int, room: int) -> tuple[Spread, ...]:
 
 
 def fewest_away(
-    tokens: Sequence[tuple[int, int]], units: int, room: int, pairs: Fraction, home: Fraction
+    tokens: Sequence[tuple[int, int]], units: int, room: int, pairs: Fraction, home: Fraction, late: bool = False
 ) -> tuple[Fraction, tuple[float, float]]:
-    """The floor under copies of all tokens, and the prices that give it.
+    """The floor under copies of all tokens, and the prices that give it: some that hold too where it is `late`.
 
     >>> fewest_away([(2, 10)], 2, 2, Fraction(0), Fraction(10))[0]  # every token apart, one expert at home
     Fraction(10, 1)
     """
-    prices = best_prices(tokens, units, room, pairs, home)
+    prices = (0.0, 1.0) if late else best_prices(tokens, units, room, pairs, home)
     return priced(tokens, units, room, pairs, home, prices), prices
 
 

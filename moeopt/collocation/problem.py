@@ -107,6 +107,7 @@ def _within(instance: CollocationInstance, context: Context, notes: list[str]) -
     if "_floors" in instance.__dict__ or not context.deadline.watched:
         return _floors(instance)
     deadline, count = context.deadline.rest(), instance.num_layers
+    deadline.imports("scipy.optimize")
     found = [bounds.bound(instance, row, deadline.share(count - row)) for row in range(count)]
     if deadline.passed():
         notes.append("time was up before the bounds were done: with more of it they may be larger")

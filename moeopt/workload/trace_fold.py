@@ -104,9 +104,10 @@ class Folding:
     ) -> None:
         state = self._layers.setdefault(layer, LayerSoFar())
         self._width = max(self._width, ids.shape[1])
-        rows = np.sort(ids.astype(np.int64), axis=1)
+        whole = np.minimum(ids, np.iinfo(np.int64).max) if ids.dtype.kind == "u" else ids  # none wraps to padding
+        rows = np.sort(whole.astype(np.int64), axis=1)
         zero = (rows == 0).all(axis=1) if rows.shape[1] > 1 else np.zeros(len(rows), dtype=bool)
-        good = self._checked(state, layer, rows, zero, lines)
+        good = self._checked(state, layer, ids, rows, zero, lines)
         if zero.any() and not state.zeros:
             state.first_zero = state.rows + int(zero.argmax())
         state.zeros += int(zero.sum())
@@ -117,7 +118,13 @@ class Folding:
         state.rows += len(rows)
 
     def _checked(
-        self, state: LayerSoFar, layer: int, rows: Ids, zero: NDArray[np.bool_], lines: NDArray[np.int64] | None
+        self,
+        state: LayerSoFar,
+        layer: int,
+        ids: NDArray[Any],
+        rows: Ids,
+        zero: NDArray[np.bool_],
+        lines: NDArray[np.int64] | None,
     ) -> NDArray[np.bool_]:
         """Which rows can be counted; what is wrong with the others is named."""
         most = EXPERTS_MAX if self.experts is None else self.experts
@@ -126,7 +133,8 @@ class Folding:
         width = filled.sum(axis=1)
         some = width > 0
         if self.top_k is None and (some & ~zero).any():
-            self.top_k = int(width[some & ~zero][0])
+            many = np.bincount(width[some & ~zero])
+            self.top_k = int(np.flatnonzero(many == many.max())[-1])  # of most rows: the first may be the odd one
         uneven = some & (width != self.top_k) & ~zero
         twice = ((rows[:, 1:] == rows[:, :-1]) & filled[:, 1:]).any(axis=1) & ~zero
 
@@ -139,7 +147,7 @@ class Folding:
                 self.check.add("topk_ids", value(row), rule=rule, fix=fix, where=where)
 
         known = f"expert ids run from 0 to {most - 1}" + ("" if self.experts is not None else " at most")
-        name("high", high, lambda row: int(rows[row, -1]), known, "Are they ids of slots, or of another LLM?")
+        name("high", high, lambda row: int(ids[row].max()), known, "Are they ids of slots, or of another LLM?")
         name("low", low, lambda row: int(rows[row, 0]), f"{known}; -1 is padding", "Did an id wrap?")
         name(
             "twice",

@@ -178,3 +178,15 @@ def test_a_plan_of_collocate_is_routed_and_dummy_rows_are_dropped(moeopt: Cli, t
     kept = moeopt("route", plan, trace)
     assert kept.code == 0 and "--drop dummy-rows" in kept.err
     assert moeopt("route", plan, trace, "--gpus", 5).code == 2
+
+
+def test_loads_of_another_llm_and_parts_of_tokens_are_refused_in_words_of_the_command(
+    moeopt: Cli, plan: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text("layer,a,b,c\n3,2,8,4\n7,1,0,1\n")
+    run = moeopt("route", plan, other)
+    assert run.code == 2 and "loads = 3 experts: the plan has 4. Give loads of the LLM" in run.err
+    other.write_text("layer,a,b,c,d\n3,2,8,4.5,1\n7,1,0,1,1\n")
+    run = moeopt("route", plan, other, "--integer")
+    assert run.code == 2 and "or leave whole out (--integer)" in run.err

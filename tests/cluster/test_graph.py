@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from moeopt.cluster import Cluster, add_link, add_node, max_flow, rank_cost, reference
-from moeopt.cluster.costs import check_costs
+from moeopt.cluster.costs import NAMED, check_costs, nodes_of_costs
+from moeopt.cluster.readers.matrices import MOST_FAULTS, read_costs, read_csv
 from moeopt.documents import to_json
 from moeopt.errors import InstanceError
 
@@ -207,3 +208,28 @@ def test_port_of_links_without_a_common_node_is_refused() -> None:
 def test_cost_matrix_of_nested_rows_is_refused() -> None:
     with pytest.raises(InstanceError, match=r"rank 0 to rank 1\] = \[1\]"):
         check_costs([[0, [1]], [1, 0]])
+
+
+def test_a_cost_that_is_no_number_is_not_taken_for_a_name() -> None:
+    for text in ("0,1,x\n1,0,2\n2,1,0\n", "0,1,2\nx,0,2\n2,1,0\n", "y,1,2\n1,0,2\nx,1,0\n"):
+        with pytest.raises(InstanceError, match=r"rank \d to rank \d\] = [xy]: costs are finite numbers"):
+            read_csv(text, "", "")
+    for text in ("a,b\n0,4\n4,0\n", ",a,b\na,0,4\nb,4,0\n", "rank,0,1\n0,0,4\n1,4,0\n", "0,4\n4,0\n"):
+        assert read_csv(text, "", "").cost.tolist() == [[0, 4], [4, 0]]
+
+
+def test_a_large_measured_matrix_is_read_without_a_fault_for_every_pair() -> None:
+    rng, near = np.random.default_rng(0), np.kron(np.eye(100), np.ones((8, 8)))
+    cost = np.where(near, 1.0, 8.0) * (1 + 0.05 * rng.random((800, 800)))
+    cost[3, 700] = 99.0
+    np.fill_diagonal(cost, 0.0)
+    found = read_costs(cost, "", "measured")
+    assert found.facts["pairs_that_differ_by_direction"] == 800 * 799 // 2
+    assert found.found[0].text.startswith("rank 3 to rank 700 costs 99, and back 8")
+    assert len(found.found) == MOST_FAULTS and "319,600 pairs" in found.notes[0]
+    nodes = nodes_of_costs(np.where(cost == 99.0, 8.0, cost))
+    assert nodes is not None and nodes.tolist() == (np.arange(800) // 8).tolist()
+    cost[:, 5] = np.nan
+    with pytest.raises(InstanceError, match=r"cost = 800 pairs: have this fault in all") as refused:
+        read_costs(cost, "", "measured")
+    assert len(refused.value.violations) == NAMED + 1

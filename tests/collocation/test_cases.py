@@ -87,7 +87,7 @@ def test_matrices_of_servers_have_no_cable_between_and_files_of_two_kinds_are_re
         (f"{smi},{smi}", "have no path between them"),
         (f"{smi},{nccl}", "are files of different kinds"),
         (f"{nccl},4x8-h100", "is no file, and several are one of each server"),
-        (str(DATA / "cost_asymmetric.json"), "is a rank-cost matrix that shows no nodes"),
+        (str(DATA / "cost_asymmetric.json"), "shows no nodes. Say them: gpus=2 and nodes (--gpus, --nodes), without"),
         (str(DATA / "cost_not_square.json"), "square"),
         (str(DATA / "slurm_tree.conf"), f"moeopt inspect {DATA / 'slurm_tree.conf'} --machine h100 -o c.json"),
         (str(DATA / "smi_failed.txt"), "exit status was 255"),

@@ -176,6 +176,9 @@ def test_pairs_that_cannot_be_are_named(
     ([[0, 1, 2, 3, 4], [1, 0, 4, 3, 2]], 4, "expert ids run from 0 to 3"),
     ([[0, 1], [1, -2]], None, "-1 is padding"),
     ([[0, 1], [2, -1]], None, "every token must have top_k = 2"),
+    ([[0, -1], [2, 1], [1, 0]], None, "row 0] = 1 experts: every token must have top_k = 2"),
+    (np.array([[0, 2**64 - 1], [1, 2]], np.uint64), 4, "row 0] = 18446744073709551615: expert ids run from 0 to 3"),
+    (np.array([[2**64 - 1] * 2, [1, 2]], np.uint64), None, "expert ids run from 0 to 65535 at most"),
     ([[-1, -1], [-1, -1]], None, "no routed tokens"),
 ])  # fmt: skip
 def test_traces_that_cannot_be_are_named(

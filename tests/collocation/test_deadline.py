@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from moeopt import collocation
 from moeopt.cluster import reference
-from moeopt.collocation import CollocationInstance
+from moeopt.collocation import CollocationInstance, own_hull
+from moeopt.collocation.heuristics import repair, spectral
 from moeopt.collocation.heuristics.nets import layer_net
 from moeopt.collocation.heuristics.pace import SLICE, paced
 from moeopt.limits import Deadline, Limits
@@ -98,3 +102,49 @@ def test_slices_grow_from_one_round_and_none_begins_without_time() -> None:
     assert paced(seen.append, 1200, net, True, Deadline(None)) == 1200 and seen == [1200]
     seen.clear()
     assert paced(seen.append, 1200, net, True, Deadline(None, lambda: True)) == 0
+
+
+def test_no_start_is_made_that_there_is_no_time_to_search_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spectral, "embedded", None)
+    instance = CollocationInstance(IDS, experts=64, nodes=4, gpus=8)
+    result = collocation.solve(instance, method="search", limits=Limits(time_s=1e-6))
+    assert result.stop is Stop.TIME and collocation.faults(instance, result.plan) == []
+
+
+@pytest.mark.parametrize("method", ["search", "spectral"])
+def test_swaps_towards_the_load_cap_end_with_the_time(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair, "MOMENT_S", 0.0)
+    counted = Counter()
+    tokens = repair._tokens
+
+    def counting(*given: object) -> object:
+        counted["all"] += 1
+        return tokens(*given)
+
+    monkeypatch.setattr(repair, "_tokens", counting)
+    instance = CollocationInstance(IDS, experts=64, nodes=4, gpus=8, slots=256, max_imbalance=1.0001)
+    result = collocation.solve(instance, method=method, limits=Limits(time_s=1e-6))
+    assert result.status is Status.UNKNOWN and counted["all"] <= 4 * instance.num_layers
+
+
+@pytest.mark.parametrize("slots", [64, 96])
+def test_no_code_is_loaded_that_there_is_no_time_for(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = CollocationInstance(IDS, experts=64, nodes=4, gpus=8, slots=slots)
+    full = collocation.bound(instance, 0)
+    monkeypatch.setattr(Deadline, "allows_import", lambda *_: False)
+    monkeypatch.setattr(spectral, "embedded", None)
+    monkeypatch.setattr(own_hull, "best_prices", None)
+    result = collocation.solve(instance, method="search", limits=Limits(iterations=1, time_s=60.0))
+    assert collocation.faults(instance, result.plan) == []
+    monkeypatch.undo()
+    for row, certificate in enumerate(result.certificate["layers"]):
+        assert collocation.recheck(instance, row, certificate) == []
+    assert 0 < Fraction(result.certificate["layers"][0]["value"]) <= full.value
+
+
+@pytest.mark.parametrize("fill", ["all", "at_most"])
+def test_a_search_that_ends_at_once_is_no_worse_than_experts_in_order(fill: str) -> None:
+    ids = np.repeat(np.arange(16).reshape(8, 2), 20, axis=0)[None]  # neighbours are selected together
+    instance = CollocationInstance(ids, experts=16, nodes=8, gpus=8, slots=16, fill=fill)
+    order = collocation.solve(instance, method="id_order").objective
+    assert collocation.solve(instance, method="search", limits=Limits(time_s=1e-6)).objective == order

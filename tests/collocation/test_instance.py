@@ -9,6 +9,7 @@ import pytest
 
 from moeopt import collocation
 from moeopt.cluster import Cluster, reference
+from moeopt.cluster.readers.matrices import read_costs
 from moeopt.collocation import CollocationInstance, Transport
 from moeopt.errors import InstanceError
 
@@ -157,3 +158,15 @@ def test_no_plan_within_the_cap_is_said() -> None:
     ids = [[0, 1]] * 10 + [[2, 3]] * 9  # loads 10, 10, 9, 9 fill two GPUs evenly, and not four
     result = collocation.solve(CollocationInstance(ids, nodes=2, gpus=4, max_imbalance=1.04))
     assert str(result.status) in ("UNKNOWN", "INFEASIBLE")
+
+
+def test_one_token_leaves_none_to_hold_out() -> None:
+    with pytest.raises(InstanceError, match=r"held_out = 0.5: must leave some of the 1 tokens on either side. Use 0\."):
+        CollocationInstance([[0, 1]], experts=4, nodes=2, gpus=2, held_out=0.5)
+
+
+def test_a_matrix_that_shows_no_nodes_does_not_say_them_itself() -> None:
+    alike = read_costs((1 - np.eye(4)).tolist(), "", "alike")
+    with pytest.raises(InstanceError, match=r"shows no nodes. Say them: gpus=4 and nodes") as refused:
+        CollocationInstance([[0, 1]], experts=4, cluster=alike, nodes=2)
+    assert len(refused.value.violations) == 1

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from moeopt import collocation
+from moeopt.cluster import reference
 from moeopt.collocation import CollocationInstance
 from moeopt.collocation.heuristics.replicas import Spare
 from moeopt.limits import Deadline, Limits
@@ -80,3 +81,25 @@ def test_the_greedy_start_puts_what_spares_most_first() -> None:
     spare = Spare(instance, 0, np.zeros(2), False, Deadline(None))
     found = spare.grown(np.array([0, 1, -1, 2, 3, -1]), 0.5).reshape(2, 3)
     assert sorted(found[1].tolist()) == [0, 2, 3]
+
+
+def test_experts_in_order_are_dealt_over_all_gpus_where_slots_may_stay_empty() -> None:
+    instance = CollocationInstance([[0, 1]], experts=6, nodes=2, gpus=4, slots=24, fill="at_most")
+    held = collocation.solve(instance, method="id_order").plan.slot_expert[0].reshape(4, 6)
+    assert [[int(one) for one in gpu if one >= 0] for gpu in held] == [[0], [1, 2], [3], [4, 5]]
+
+
+def test_nothing_travels_and_nothing_is_searched_where_every_node_holds_all() -> None:
+    ids = np.argsort(np.random.default_rng(3).random((1, 200, 16)), axis=2)[:, :, :3]
+    instance = CollocationInstance(ids, experts=16, nodes=2, gpus=4, slots=64, fill="at_most")
+    result = collocation.solve(instance, method="search")
+    assert result.status == "OPTIMAL" and result.objective == 0 and result.iterations == 0
+    assert result.certificate["layers"][0]["kind"] == "trivial" and result.solution["imbalance"] < 1.1
+    assert result.plan.slot_expert.max(axis=1) == 15 and (result.plan.slot_expert < 0).sum() == 32
+
+
+def test_where_time_counts_every_expert_on_every_node_is_a_plan_however_little_time_there_is() -> None:
+    ids = np.argsort(np.random.default_rng(3).random((1, 200, 16)), axis=2)[:, :, :3]
+    instance = CollocationInstance(ids, experts=16, cluster=reference("2x4-h100"), slots=128, fill="at_most")
+    result = collocation.solve(instance, method="search", limits=Limits(time_s=1e-6))
+    assert result.solution["lambda"] == 1.0 and result.objective < result.solution["advice"]["before"] / 2

@@ -37,11 +37,11 @@ def timeless(result: Any) -> dict[str, Any]:
 
 
 def test_every_problem_gives_the_same_through_processes() -> None:
-    for name, (method, instance) in instances().items():
-        alone = solve_many(name, [instance] * 2, method=method)
-        with make_executor("processes:1")() as pool:  # type: ignore[misc]
+    with make_executor("processes:1")() as pool:  # type: ignore[misc]
+        for name, (method, instance) in instances().items():
+            alone = solve_many(name, [instance] * 2, method=method)
             spread = solve_many(name, [instance] * 2, method=method, executor=pool)
-        assert [timeless(one) for one in spread] == [timeless(one) for one in alone], name
+            assert [timeless(one) for one in spread] == [timeless(one) for one in alone], name
 
 
 def test_what_is_wrong_is_raised_and_not_swallowed() -> None:

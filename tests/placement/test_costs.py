@@ -146,7 +146,6 @@ def test_constant_loads_on_unequal_speeds_are_searched() -> None:
 # --- seconds ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
 @given(strategies.tiny(splits=("even",), fills=("all",), kinds=("ints", "floats"), rules=False), st.data())
 def test_prices_are_the_printed_formula(plain: PlacementInstance, data: st.DataObject) -> None:
     document = plain.to_dict() | {"c_slot": 3e-6, "c_tok": 1e-7, "floor_tokens": 0}
@@ -303,7 +302,6 @@ def test_noise_stands_beside_every_layer() -> None:
 # --- free shares ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
 @given(strategies.tiny(splits=("free",), kinds=("ints", "floats"), rules=False), st.data())
 def test_free_shares_are_the_best_ones_under_both_floor_rules(plain: PlacementInstance, data: st.DataObject) -> None:
     document = plain.to_dict() | {"floor_tokens": data.draw(st.sampled_from([0, 0.5, 2, 7.3, 30]))}

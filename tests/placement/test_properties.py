@@ -163,7 +163,6 @@ def relabelled(instance: PlacementInstance, experts: list[int], gpus: list[int])
     )
 
 
-@settings(max_examples=60)
 @given(strategies.tiny(), st.data())
 def test_names_of_experts_and_gpus_change_neither_optimum_nor_bound(
     instance: PlacementInstance, data: st.DataObject
@@ -248,7 +247,6 @@ def test_trivial_instances_are_solved_to_the_proved_optimum(method: str) -> None
 # --- never worse ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
 @given(strategies.instances(splits=("even",), rules=False), st.integers(0, 5))
 def test_search_is_no_worse_than_the_baselines_on_any_layer(instance: PlacementInstance, seed: int) -> None:
     ours = placement.evaluate(instance, solve(instance, "search", seed=seed).plan).max_load
@@ -258,7 +256,6 @@ def test_search_is_no_worse_than_the_baselines_on_any_layer(instance: PlacementI
             assert all(a <= b * (1 + Fraction(1, 10**9)) for a, b in zip(ours, theirs, strict=True)), method
 
 
-@settings(max_examples=60)
 @given(strategies.instances(rules=False), st.data())
 def test_a_warm_start_never_ends_worse_than_it_began(instance: PlacementInstance, data: st.DataObject) -> None:
     start = data.draw(strategies.plans(instance))

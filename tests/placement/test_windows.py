@@ -107,7 +107,6 @@ def test_exact_is_optimal_for_every_combination(combined: str, floor_rule: str) 
 # --- laws -------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
 @given(windowed(), st.data())
 def test_order_of_windows_does_not_matter(instance: PlacementInstance, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(instance.windows))))
@@ -123,7 +122,6 @@ def _free(instance: PlacementInstance) -> PlacementInstance:
     return PlacementInstance.from_dict({**instance.to_dict(), "pin": [], "forbid": []})
 
 
-@settings(max_examples=60)
 @given(windowed(), st.data())
 def test_worst_is_at_least_cvar_is_at_least_mean_is_at_least_one(
     instance: PlacementInstance, data: st.DataObject

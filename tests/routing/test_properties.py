@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, note, settings
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 from moeopt import routing
@@ -108,7 +108,6 @@ def test_the_optimum_is_that_of_every_set_of_gpus(instance: RoutingInstance) -> 
         assert result.objective == pytest.approx(float(value), rel=1e-12)
 
 
-@settings(max_examples=60)
 @given(instances(most_tokens=4, layers=1, whole=True))
 def test_whole_tokens_are_dealt_as_well_as_by_trying_every_deal(instance: RoutingInstance) -> None:
     held = oracle.hosts(instance)

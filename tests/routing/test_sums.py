@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from moeopt import routing
@@ -12,7 +12,6 @@ from moeopt.routing import Routing, RoutingInstance, sums, verify
 from tests.routing.strategies import instances
 
 
-@settings(max_examples=60)
 @given(instances() | instances(whole=True), st.data())
 def test_all_at_once_and_pair_by_pair_agree(instance: RoutingInstance, data: st.DataObject) -> None:
     plan = routing.solve(instance, method=data.draw(st.sampled_from(("even", "waterfill", "auto")))).plan

@@ -7,11 +7,10 @@ import io
 import re
 from typing import Any
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.cluster.costs import check_costs
+from moeopt.cluster.costs import check_costs, joined
 from moeopt.cluster.described import Described
 from moeopt.cluster.faults import Fault
 from moeopt.cluster.readers.text import refuse
@@ -19,6 +18,8 @@ from moeopt.errors import InstanceError
 
 KEYS = ("cost", "rank_cost", "rank_costs", "costs")
 """Keys under which a JSON object has the matrix."""
+MOST_FAULTS = 20
+"""Pairs whose directions differ that are named, the worst of them; beyond it they are counted."""
 
 
 def read_npy(data: bytes, source: str, name: str) -> Described:
@@ -59,11 +60,29 @@ def read_csv(text: str, source: str, name: str) -> Described:
     except csv.Error as error:
         raise refuse(source, "...", f"is no CSV that can be read ({error})", "Save it again") from error
     rows = [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
-    if rows and not (_number(rows[0][-1]) and _number(rows[0][0])):
-        rows = rows[1:]  # names of ranks above
-        if rows and all(len(row) == len(rows) + 1 for row in rows):
-            rows = [row[1:] for row in rows]  # and beside
+    if rows and _above(rows):
+        above, rows = rows[0], rows[1:]
+        if rows and all(len(row) == len(rows) + 1 for row in rows) and _beside(above, rows):
+            rows = [row[1:] for row in rows]
     return read_costs([[_cell(cell) for cell in row] for row in rows], source, name)
+
+
+def _above(rows: list[list[str]]) -> bool:
+    """Whether the first line has names of ranks, and not a cost that is no number.
+
+    >>> _above([["rank", "0"], ["0", "0"]]), _above([["a", "b"]]), _above([["0", "1", "x"]])
+    (True, True, False)
+    """
+    return not any(map(_number, rows[0])) or (not _number(rows[0][0]) and _same(rows[0], rows[1:]))
+
+
+def _beside(above: list[str], rows: list[list[str]]) -> bool:
+    """Whether the first column has names of ranks: no numbers, or those of the line above."""
+    return not any(_number(row[0]) for row in rows) or _same(above, rows)
+
+
+def _same(above: list[str], rows: list[list[str]]) -> bool:
+    return [row[0] for row in rows] == above[1:]
 
 
 def _number(text: str) -> bool:
@@ -91,24 +110,35 @@ def read_costs(rows: Any, source: str, name: str) -> Described:
             raise refuse(source, ", ".join(map(str, rows))[:60], "has no matrix", f"Put it under {KEYS[0]}")
         rows = rows[key]
     cost = check_costs(rows, source)
+    pairs = _apart(cost)
     faults = [
         Fault("asymmetric", (f"rank {i}", f"rank {j}"),
               f"rank {i} to rank {j} costs {cost[i, j]:g}, and back {cost[j, i]:g}",
               "Check both directions; plans use each as it is")
-        for i, j in np.argwhere(cost != cost.T) if i < j
+        for i, j in pairs[:MOST_FAULTS].tolist()
     ]  # fmt: skip
-    return Described("rank-cost matrix", name, facts_of(cost), (), cost=cost, found=tuple(faults))
+    more = f"{len(pairs):,} pairs cost more one way than back: those that differ by most are named"
+    notes = (more,) if len(pairs) > MOST_FAULTS else ()
+    return Described("rank-cost matrix", name, facts_of(cost), notes, cost=cost, found=tuple(faults))
+
+
+def _apart(cost: NDArray[np.float64]) -> NDArray[np.int64]:
+    """(P, 2) pairs of ranks with another cost one way than back, by the factor between them, largest first."""
+    one, other = np.nonzero(np.triu(cost != cost.T))
+    low, high = np.minimum(cost[one, other], cost[other, one]), np.maximum(cost[one, other], cost[other, one])
+    factor = np.divide(high, low, out=np.full(len(low), np.inf), where=low > 0)
+    return np.stack([one, other], axis=1)[np.argsort(-factor, kind="stable")]
 
 
 def facts_of(cost: NDArray[np.float64]) -> dict[str, Any]:
     """What can be said of a matrix: whether directions differ, and the groups of ranks at each cost."""
     ranks = len(cost)
-    apart = [(int(i), int(j)) for i, j in np.argwhere(cost != cost.T) if i < j]
+    apart = int((cost != cost.T).sum()) // 2
     values = np.unique(cost[~np.eye(ranks, dtype=bool)]) if ranks > 1 else np.array([])
     facts: dict[str, Any] = {
         "ranks": ranks,
         "symmetric": not apart,
-        "pairs_that_differ_by_direction": len(apart),
+        "pairs_that_differ_by_direction": apart,
         "costs": len(values),
         "least": float(values[0]) if len(values) else None,
         "most": float(values[-1]) if len(values) else None,
@@ -121,8 +151,7 @@ def facts_of(cost: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def _sizes(near: NDArray[np.bool_]) -> list[int]:
-    graph = nx.from_numpy_array((near & near.T).astype(int))
-    return sorted((len(part) for part in nx.connected_components(graph)), reverse=True)
+    return sorted(np.bincount(joined(near & near.T)).tolist(), reverse=True)
 
 
 def is_costs(data: bytes, head: str) -> bool:

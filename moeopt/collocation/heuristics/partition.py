@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,8 +25,12 @@ def partition(
     """(S,) units of experts and of empty slots, and the swaps done; `plain` is the net of the layer."""
     best: tuple[float, float] | None = None
     kept, done = None, 0
-    for number, start in enumerate(starts(instance, row, context.seed)):
+    begun = starts(instance, row, context.seed, context.deadline)
+    for number in count():
         if best is not None and context.deadline.passed():
+            break  # before the next start, which may cost more than the search from it
+        start = next(begun, None)
+        if start is None:
             break
         unit, rng = start.copy(), generator(row, number, context.seed)
         if instance.objective == "tokens":

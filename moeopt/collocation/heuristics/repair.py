@@ -13,12 +13,15 @@ from moeopt.collocation.heuristics import simple
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation
 from moeopt.collocation.rows import loads_of
+from moeopt.limits import Deadline
 from moeopt.registry import Context, Outcome
 
 Ints = NDArray[np.int64]
 Run = Callable[[CollocationInstance, Context], Outcome[Collocation]]
 
 MOST_SWAPS = 300
+MOMENT_S = 0.01
+"""Seconds of swaps that are done however late it is."""
 
 
 def held_to_cap(run: Run) -> Run:
@@ -31,7 +34,8 @@ def held_to_cap(run: Run) -> Run:
         held = outcome.plan.slot_expert.astype(np.int64)
         reached = 1.0
         for row in range(instance.num_layers):
-            held[row], ratio = lowered(instance, row, held[row])
+            left = context.deadline.rest().share(instance.num_layers - row)
+            held[row], ratio = lowered(instance, row, held[row], left)
             reached = max(reached, ratio)
         if reached > instance.max_imbalance * (1 + 1e-12):
             note = f"no plan within max_imbalance = {instance.max_imbalance:g} was found, the nearest has {reached:.4f}"
@@ -43,29 +47,30 @@ def held_to_cap(run: Run) -> Run:
     return capped
 
 
-def lowered(instance: CollocationInstance, row: int, held: Ints) -> tuple[Ints, float]:
-    """Swaps that bring the busiest GPU down, as long as there are any; and the imbalance reached.
+def lowered(instance: CollocationInstance, row: int, held: Ints, deadline: Deadline) -> tuple[Ints, float]:
+    """Swaps that bring the busiest GPU down, as long as there are any and time is; and the imbalance reached.
 
-    Where they do not keep the cap, experts placed by load alone are swapped instead: some plan is better than none.
+    Where they do not keep the cap, experts placed by load alone are swapped instead: some plan is better than none,
+    and for it a moment is taken where no time is left.
     """
     assert instance.max_imbalance is not None
-    found, ratio = _swapped(instance, row, held)
+    found, ratio = _swapped(instance, row, held, deadline)
     if ratio > instance.max_imbalance * (1 + 1e-12):
-        other, low = _swapped(instance, row, simple.by_load(instance, row))
+        other, low = _swapped(instance, row, simple.by_load(instance, row), deadline)
         if low < ratio:
             return other, low
     return found, ratio
 
 
-def _swapped(instance: CollocationInstance, row: int, held: Ints) -> tuple[Ints, float]:
+def _swapped(instance: CollocationInstance, row: int, held: Ints, deadline: Deadline) -> tuple[Ints, float]:
     """Swaps from a plan, and the imbalance reached."""
     assert instance.max_imbalance is not None
     loads, gpu = loads_of(instance, row).astype(np.float64), instance.gpu_of_slot
     found = held.copy()
-    tokens = _tokens(instance, row, found)
+    tokens, begun = _tokens(instance, row, found), Deadline(None)
     for _ in range(MOST_SWAPS):
         cap = instance.max_imbalance * float(tokens.sum()) / len(tokens)
-        if tokens.max() <= cap:
+        if tokens.max() <= cap or (deadline.passed() and begun.elapsed_s() > MOMENT_S):
             break
         swap = _best(instance, found, loads, tokens, gpu)
         if swap is None:
@@ -93,16 +98,17 @@ def _best(
     hot = int(tokens.argmax())
     counts = np.bincount(held[held >= 0], minlength=len(loads))
     each = np.append(loads / np.maximum(counts, 1), 0.0)[held] * (tokens.sum() / max(loads.sum(), 1.0))
-    best, found = (float(tokens.max()), 1), None
-    for one in np.flatnonzero(gpu == hot):
-        for other in np.flatnonzero(gpu != hot):
-            shift, there = each[one] - each[other], int(gpu[other])
-            if shift <= 0 or (held[other] in held[gpu == hot] and held[other] >= 0):
-                continue
-            if held[one] in held[gpu == there]:
-                continue
-            height = max(tokens[hot] - shift, tokens[there] + shift)
-            value = (float(height), int(instance.unit[hot] != instance.unit[there]))
-            if value < best:
-                best, found = value, (int(one), int(other))
-    return found
+    has = np.zeros((instance.num_gpus, len(loads) + 1), dtype=bool)
+    has[gpu, held] = True
+    has[:, -1] = False  # empty slots may be many
+    ours, others = np.flatnonzero(gpu == hot), np.flatnonzero(gpu != hot)
+    shift, there = each[ours][:, None] - each[others], gpu[others]
+    allowed = (shift > 0) & ~has[hot, held[others]] & ~has[there[None], held[ours][:, None]]
+    height = np.where(allowed, np.maximum(tokens[hot] - shift, tokens[there] + shift), np.inf)
+    apart = np.broadcast_to(instance.unit[there] != instance.unit[hot], height.shape)
+    low = height.min(initial=np.inf)
+    lowest = (height == low) & (apart == apart[height == low].min(initial=True))
+    if not low <= tokens.max() or (low == tokens.max() and apart[lowest].any()):
+        return None
+    one, other = np.argwhere(lowest)[0]
+    return int(ours[one]), int(others[other])

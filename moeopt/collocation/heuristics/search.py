@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.collocation import affinity
-from moeopt.collocation.heuristics import fill, nets, polish, spread
+from moeopt.collocation.heuristics import fill, nets, polish, simple, spread
 from moeopt.collocation.heuristics.partition import partition, tempo
 from moeopt.collocation.heuristics.under_cap import under_cap
 from moeopt.collocation.instance import CollocationInstance
@@ -33,6 +33,7 @@ def search(instance: CollocationInstance, context: Context) -> Outcome[Collocati
     rounds = ROUNDS if context.limits.iterations is None else context.limits.iterations
     held, done, notes, stop = [], 0, [], Stop.ITERATIONS
     fast = connectivity.improve.in_time(context.deadline)  # once: that of a layer is too near to load anything
+    context.deadline.imports("scipy.optimize")
     note = interpreter_note("the search", fast)
     if note:
         notes.append(note)
@@ -67,7 +68,7 @@ def _layer(instance: CollocationInstance, row: int, rounds: int, fast: bool, con
         done += more
     if polish.needed(instance, row, held) and not context.deadline.passed():
         held = polish.polished(instance, row, held, context.seed, context.deadline)
-    return held, done
+    return spread.best(instance, row, [held, simple.in_order(instance)]), done  # never worse, however early it ends
 
 
 def _plan(instance: CollocationInstance, row: int, rounds: int, fast: bool, context: Context) -> tuple[Ints, int]:

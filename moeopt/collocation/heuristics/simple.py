@@ -16,17 +16,36 @@ Ints = NDArray[np.int64]
 
 
 def id_order(instance: CollocationInstance, context: Context) -> Outcome[Collocation]:
-    """Experts in order, slot after slot, spare slots from expert 0 on: what engines load before anything is planned."""
-    return Outcome(Collocation.of(np.tile(in_order(instance), (instance.num_layers, 1))))
+    """Experts in order, slot after slot, spare slots from expert 0 on: what engines load before anything is planned.
+
+    Where slots may stay empty each GPU has as many experts as its share of the slots, and no replicas.
+    """
+    held = in_order(instance)
+    return Outcome(Collocation.of(np.tile(held, (instance.num_layers, 1))))
 
 
 def in_order(instance: CollocationInstance) -> Ints:
-    """(S,) experts in slots, the same in every layer."""
-    order = np.arange(instance.num_slots)
-    row = np.where(
-        order < instance.num_experts, order, order % instance.num_experts if instance.fill == "all" else EMPTY
-    )
-    return without_doubles(instance, row)
+    """(S,) the slots of a layer as in `id_order`."""
+    if instance.fill == "all":
+        held = without_doubles(instance, np.arange(instance.num_slots) % instance.num_experts)
+    else:
+        gpu = dealt(instance.slots, np.arange(instance.num_experts))
+        first = np.cumsum(instance.slots) - instance.slots
+        held = np.full(instance.num_slots, EMPTY, dtype=np.int64)
+        held[first[gpu] + np.arange(len(gpu)) - np.searchsorted(gpu, gpu)] = np.arange(len(gpu))
+    return held
+
+
+def dealt(room: Ints, order: Ints) -> Ints:
+    """(E,) experts in that order into places one after the other, each as full as its share of the slots in `room`.
+
+    >>> dealt(np.array([4, 2, 2]), np.arange(4)).tolist()
+    [0, 0, 1, 2]
+    """
+    ends = np.floor(np.cumsum(room) * len(order) / room.sum() + 1e-9).astype(np.int64)
+    place = np.zeros(len(order), dtype=np.int64)
+    place[order] = np.searchsorted(ends, np.arange(len(order)), side="right")
+    return place
 
 
 def load_only(instance: CollocationInstance, context: Context) -> Outcome[Collocation]:

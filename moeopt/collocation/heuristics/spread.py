@@ -12,7 +12,7 @@ from moeopt.collocation import verify
 from moeopt.collocation.heuristics import fill, nets, simple
 from moeopt.collocation.heuristics.pace import INTERPRETED
 from moeopt.collocation.heuristics.partition import generator, tempo
-from moeopt.collocation.heuristics.replicas import Spare
+from moeopt.collocation.heuristics.replicas import Spare, seated
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.rows import loads_of
 from moeopt.registry import Context
@@ -53,7 +53,7 @@ def filled(
     if instance.num_slots == instance.num_experts or context.deadline.passed() or not spare.fits():
         return full
     begun = [full, *(spare.grown(held, part) for part in PARTS)]
-    tried = [_best(instance, row, begun)]
+    tried = [best(instance, row, begun)]
     if instance.fill == "all":  # two that look at no token, and put copies of an expert into different units
         tried += [simple.by_load(instance, row), simple.in_order(instance)]
     elif instance.objective == "tokens":  # where loads are all, what balances loads is a start too
@@ -61,10 +61,11 @@ def filled(
     rng, tries = generator(row, 100, context.seed), rounds * TRIES // (1 if fast else INTERPRETED)
     if not capped and judged(instance, row, tried[0])[0] > 0:
         tries //= 4  # only where the search under the cap begins
-    return _best(instance, row, [*tried, *(spare.changed(one, tries, rng) for one in tried)])
+    return best(instance, row, [*tried, *(spare.changed(one, tries, rng) for one in tried)])
 
 
-def _best(instance: CollocationInstance, row: int, tried: list[Ints]) -> Ints:
+def best(instance: CollocationInstance, row: int, tried: list[Ints]) -> Ints:
+    """The best of some plans by the referee, the first of equals."""
     different = list({one.tobytes(): one for one in tried}.values())
     return min(different, key=lambda one: judged(instance, row, one)) if len(different) > 1 else different[0]
 
@@ -76,7 +77,12 @@ def level_by_level(
 
     GPUs get one slot more at a time, from as few as hold the experts: a plan goes on from that of the level before, and
     is kept where it is better. Whole plans are made anew at every doubling. So more slots never make a plan worse.
+    Every expert in every unit, where there is room, is tried too: no copies travel, and where these count nothing is
+    searched.
     """
+    whole = _everywhere(instance, row)
+    if whole is not None and judged(instance, row, whole)[:2] == (0.0, 0.0):
+        return whole, 0
     held, done, anew, before = None, 0, 0, instance
     for number, part in enumerate(levels(instance)):
         if held is not None and context.deadline.passed():
@@ -91,7 +97,20 @@ def level_by_level(
         if judged(part, row, held)[:2] == (0.0, 0.0):
             break
     assert held is not None
-    return _moved(before, instance, held), done
+    found = _moved(before, instance, held)
+    return found if whole is None else best(instance, row, [found, whole]), done
+
+
+def _everywhere(instance: CollocationInstance, row: int) -> Ints | None:
+    """(S,) every expert in every unit, if there is room."""
+    units, experts = nets.search_units(instance), instance.num_experts
+    held, slot_unit = np.full(instance.num_slots, -1, dtype=np.int64), units[instance.gpu_of_slot]
+    for unit in np.unique(units):
+        slots = np.flatnonzero(slot_unit == unit)
+        if len(slots) < experts:
+            return None
+        held[slots[:experts]] = np.arange(experts)
+    return seated(instance, row, held, units)
 
 
 def levels(instance: CollocationInstance) -> Iterator[CollocationInstance]:

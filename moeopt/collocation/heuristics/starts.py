@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.collocation.heuristics import nets
+from moeopt.collocation.heuristics.simple import dealt
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.rows import loads_of
+from moeopt.limits import Deadline
 
 Ints = NDArray[np.int64]
 
@@ -42,28 +44,20 @@ def by_load(instance: CollocationInstance, loads: Ints) -> Ints:
 
 def in_order(instance: CollocationInstance) -> Ints:
     """(E,) experts in order, spread evenly where there is room to spare."""
-    return dealt(instance, np.arange(instance.num_experts))
+    return dealt(rooms(instance), np.arange(instance.num_experts))
 
 
-def dealt(instance: CollocationInstance, order: Ints) -> Ints:
-    """(E,) experts in that order into units one after the other, each as full as its share of the slots."""
-    room = rooms(instance)
-    ends = np.floor(np.cumsum(room) * len(order) / room.sum() + 1e-9).astype(np.int64)
-    unit = np.zeros(len(order), dtype=np.int64)
-    unit[order] = np.searchsorted(ends, np.arange(len(order)), side="right")
-    return unit
-
-
-def starts(instance: CollocationInstance, row: int, seed: int) -> Iterator[Ints]:
-    """(S,) units of experts and empty slots, one start after the other."""
+def starts(instance: CollocationInstance, row: int, seed: int, deadline: Deadline) -> Iterator[Ints]:
+    """(S,) units of experts and empty slots, one start after the other; none that there is no time to load code for."""
     from moeopt.collocation.heuristics.kernighan_lin import halves
     from moeopt.collocation.heuristics.spectral import embedded
 
     loads = loads_of(instance, row)
     yield completed(instance, by_load(instance, loads))
     if instance.objective != "tokens" and instance.transport.merges:
-        yield completed(instance, embedded(instance, row))
+        if deadline.allows_import("scipy.optimize"):
+            yield completed(instance, embedded(instance, row))
         yield completed(instance, halves(instance, row, seed))
     for turn in range(RANDOM):
         rng = np.random.default_rng([seed, row, turn])
-        yield completed(instance, dealt(instance, rng.permutation(instance.num_experts)))
+        yield completed(instance, dealt(rooms(instance), rng.permutation(instance.num_experts)))

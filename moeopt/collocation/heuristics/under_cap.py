@@ -27,7 +27,7 @@ def under_cap(
     A swap is allowed where experts of both units can be dealt to their GPUs, heaviest first, within the cap, or no
     higher than before.
     """
-    tried, done = [lowered(instance, row, held)[0], simple.by_load(instance, row)], 0
+    tried, done = [lowered(instance, row, held, context.deadline)[0], simple.by_load(instance, row)], 0
     for number, start in enumerate(tuple(tried)):
         if context.deadline.passed():
             break

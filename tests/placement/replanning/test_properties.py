@@ -54,7 +54,6 @@ def test_plans_are_legal_within_their_budgets_and_no_worse_than_staying(instance
         assert any("keep" in note for note in result.notes)
 
 
-@settings(max_examples=60)
 @given(strategies.running())
 def test_moved_lists_every_new_pair_with_a_source_that_has_it(instance: PlacementInstance) -> None:
     result = replan(instance)
@@ -68,7 +67,6 @@ def test_moved_lists_every_new_pair_with_a_source_that_has_it(instance: Placemen
         assert not instance.distinct or len([s for s in kept if old[s] >= 0]) == stays  # in its slot
 
 
-@settings(max_examples=60)
 @given(strategies.running())
 def test_the_frontier_falls_and_has_the_plan_on_it(instance: PlacementInstance) -> None:
     solution = replan(instance).solution
