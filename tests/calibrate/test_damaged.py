@@ -76,7 +76,7 @@ def test_a_damaged_table_is_fitted_or_refused_by_its_name(tmp_path: Path, capsys
     file, constants = tmp_path / f"{table}.csv", tmp_path / "constants.json"
     for name, damage in DAMAGES.items():
         rows = [line.split(",") for line in TABLES[table].splitlines()]
-        rows = damage(rows[:60], random.Random(f"{name} {table}"))
+        rows = damage(rows[:30], random.Random(f"{name} {table}"))
         file.write_text("\n".join(map(",".join, rows)) + "\n")
         code, said = run(capsys, file, "-o", constants, "--force")
         assert code != 2 or file.name in said, (name, said)
