@@ -103,7 +103,7 @@ def test_inspect_describes_constants_with_residuals_ranges_and_sources(moeopt, f
     out = " ".join(run.out.split())
     assert run.code == 0, run.err
     assert "calibration, 1 expert kernel" in out and "1 step" in out and "structure ok" in out
-    assert "held out" in out and "range" in out and "SHA-256" in out and "tokens 1-16384" in out
+    assert "held out" in out and "range" in out and "SHA-256" in out and "tokens 1-16,384" in out
     (known,) = moeopt("inspect", file, "--json").document["files"]
     assert known["what"] == "calibration" and known["faults"] == [] and len(known["sources"]) == 3
     refused = moeopt("inspect", file, "--gpus", 4)
