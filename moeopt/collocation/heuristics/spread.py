@@ -23,6 +23,8 @@ Plan = Callable[[CollocationInstance, int, int, bool, Context], tuple[Ints, int]
 
 TRIES = 4
 """Tries of replicas for each swap of experts."""
+WORK, LEAST_TRIES = 200_000_000, 500
+"""Tries times rows that are counted for them, at most, where that leaves some: with many units a try costs as many."""
 
 
 PARTS = (0.01, 0.5, 1.0)
@@ -61,7 +63,9 @@ def filled(
     rng, tries = generator(row, 100, context.seed), rounds * TRIES // (1 if fast else INTERPRETED)
     if not capped and judged(instance, row, tried[0])[0] > 0:
         tries //= 4  # only where the search under the cap begins
-    return best(instance, row, [*tried, *(spare.changed(one, tries, rng) for one in tried)])
+    tries = min(tries, max(LEAST_TRIES, WORK // len(spare.net.weight)))
+    further = tried if instance.objective == "tokens" else [best(instance, row, tried)]
+    return best(instance, row, [*tried, *(spare.changed(one, tries, rng) for one in further)])
 
 
 def best(instance: CollocationInstance, row: int, tried: list[Ints]) -> Ints:
