@@ -41,8 +41,8 @@ class Violation:
         return _printable(f"{place} = {self.value}: {self.rule.rstrip('.')}." + (f" {fix}" if self.fix else ""))
 
 
-def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
-    """The next step for a name that is not known: up to three that look like it.
+def did_you_mean(name: object, known: Iterable[str], otherwise: str = "", *, most: int = 3) -> str:
+    """The next step for a name that is not known: up to `most` that look like it.
 
     >>> did_you_mean("h1000", ["H100", "H200", "B200"]), did_you_mean("prefil", ["prefill"]), did_you_mean("x", ["y"])
     ('Did you mean H100 or H200?', 'Did you mean prefill?', '')
@@ -50,7 +50,7 @@ def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str
     from difflib import get_close_matches
 
     names = {one.lower(): one for one in known}
-    near = [names[one] for one in get_close_matches(str(name).lower(), names, n=3, cutoff=0.6)]
+    near = [names[one] for one in get_close_matches(str(name).lower(), names, n=most, cutoff=0.6)]
     said = " or ".join([", ".join(near[:-1]), near[-1]] if len(near) > 1 else near)
     return f"Did you mean {said}?" if near else otherwise
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import product
 from typing import Any
 
 from moeopt.bench.cell import Cell
-from moeopt.errors import Violations
+from moeopt.errors import Violations, did_you_mean
 from moeopt.limits import Limits
 
 FIELDS = ("policies", "shapes", "loads", "seeds", "limits", "plans")
@@ -91,7 +90,7 @@ class Grid:
             check.raise_if_any()
         for name in document:
             if name not in FIELDS:
-                fix = _near(str(name), FIELDS, "Leave it out")
+                fix = did_you_mean(str(name), FIELDS, "Leave it out", most=1)
                 check.add(f"grid.{name}", document[name], rule="is no field of a grid", fix=fix)
         policies = _list(document, "policies", "methods such as lpt and search", check)
         shapes = _named(document, "shapes", "names with gpus and slots", _shape, check)
@@ -166,7 +165,10 @@ def _shape(where: str, value: Any, check: Violations) -> dict[str, Any]:
     for name in value:
         if name not in known and name != "deployment":
             check.add(
-                f"{where}.{name}", value[name], rule="is no rule of a shape", fix=_near(str(name), known, "Drop it")
+                f"{where}.{name}",
+                value[name],
+                rule="is no rule of a shape",
+                fix=did_you_mean(str(name), known, "Drop it", most=1),
             )
     deployment = value.get("deployment")
     if deployment is None:
@@ -174,7 +176,7 @@ def _shape(where: str, value: Any, check: Violations) -> dict[str, Any]:
             if name not in value:
                 check.add(f"{where}.{name}", "missing", rule="must be given", fix="Give it, or a deployment")
     elif deployment not in SHAPES:
-        fix = _near(str(deployment), SHAPES, f"Known are {', '.join(SHAPES)}")
+        fix = did_you_mean(str(deployment), SHAPES, f"Known are {', '.join(SHAPES)}", most=1)
         check.add(where, deployment, rule="is no known deployment", fix=fix)
     return dict(value)
 
@@ -197,7 +199,7 @@ def _loads(where: str, value: Any, check: Violations) -> dict[str, Any]:
     elif "file" in value and not isinstance(value["file"], str):
         check.add(f"{where}.file", value["file"], rule="must be a path", fix="Give the path of loads")
     elif "file" not in value and value["generator"] not in GENERATORS:
-        fix = _near(str(value["generator"]), GENERATORS, f"Known are {', '.join(GENERATORS)}")
+        fix = did_you_mean(str(value["generator"]), GENERATORS, f"Known are {', '.join(GENERATORS)}", most=1)
         check.add(f"{where}.generator", value["generator"], rule="is not a generator", fix=fix)
     return dict(value)
 
@@ -209,7 +211,7 @@ def _known_policies(policies: list[Any], check: Violations) -> None:
         if not isinstance(name, str):
             check.add("grid.policies", name, rule="must be the name of a method", fix="Use lpt or search")
         elif ":" not in name and name not in METHODS:
-            fix = _near(name, METHODS, f"Known are {', '.join(METHODS)}, or package.module:function")
+            fix = did_you_mean(name, METHODS, f"Known are {', '.join(METHODS)}, or package.module:function", most=1)
             check.add("grid.policies", name, rule="is not a method of placement", fix=fix)
 
 
@@ -219,7 +221,7 @@ def _limits(given: Any, check: Violations) -> Limits:
         return Limits()
     for name in given:
         if name not in LIMITS:
-            fix = _near(str(name), LIMITS, f"Known are {', '.join(LIMITS)}")
+            fix = did_you_mean(str(name), LIMITS, f"Known are {', '.join(LIMITS)}", most=1)
             check.add(f"grid.limits.{name}", given[name], rule="is no limit", fix=fix)
     with check.within():
         return Limits(**{name: value for name, value in given.items() if name in LIMITS})
@@ -234,8 +236,3 @@ def _sizes_known(grid: Grid, check: Violations) -> None:
         if missing and bare:
             rule = f"needs {', '.join(missing)}, which shape {bare[0]} does not bring"
             check.add(f"grid.loads.{name}", drawn, rule=rule, fix="Give them, or name deployments as shapes")
-
-
-def _near(name: str, known: Any, otherwise: str) -> str:
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"Did you mean {near[0]}?" if near else otherwise

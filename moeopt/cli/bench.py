@@ -88,12 +88,13 @@ def bench(
     from moeopt.executors import make_executor
 
     check, read, made = Violations(), None, None
+    axes = [one.strip() for one in by.split(",")]
     with check.within():
         read = read_grid(grid)
     with check.within():
         made = make_executor(executor)
     with check.within():
-        pivot([], [one.strip() for one in by.split(",")], metric)
+        pivot([], axes, metric)
     if table is not None:
         with check.within():
             refuse_stdout(table, "Use --json, or give a file such as table.md")
@@ -118,7 +119,7 @@ def bench(
         say.note(f"{count(len(read_cells(place, read.cells())), 'cell')} of {len(read):,} are done: --resume goes on")
         raise
     documents = read_cells(place, read.cells())
-    found = pivot(documents, [one.strip() for one in by.split(",")], metric)
+    found = pivot(documents, axes, metric)
     _show(read, found, documents, output.json, say, ran.ran, ran.kept)
     if table is not None:
         _write(found, table, force)

@@ -9,9 +9,8 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.errors import InstanceError, Violation, Violations, did_you_mean
 
-KINDS = ("processes", "threads", "dask")
 WORKERS_MAX = 4096
 ANSWER_S = 10
 """A scheduler that has not answered by then is not there."""
@@ -45,10 +44,8 @@ def make_executor(words: str) -> Callable[[], Executor] | None:
         return partial(_dask, rest)
     check = Violations()
     if kind not in ("processes", "threads"):
-        from difflib import get_close_matches
-
-        near = get_close_matches(kind, KINDS, n=1, cutoff=0.6)
-        fix = f"Did you mean {near[0]}:{rest or 'ADDRESS' if near[0] == 'dask' else rest or 4}?" if near else "Use one"
+        known = [f"processes:{rest or 4}", f"threads:{rest or 4}", f"dask:{rest or 'ADDRESS'}"]
+        fix = did_you_mean(words, known, "Use one of these", most=1)
         rule = "is none of serial, processes:N, threads:N, dask:ADDRESS"
         check.add("executor", words, rule=rule, fix=fix)
     elif rest and not (rest.isascii() and rest.isdigit() and 1 <= int(rest) <= WORKERS_MAX):
