@@ -8,12 +8,13 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-inp
 LOADS := instances/published/deepseek_v2_lite_law.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reports test bench reference lint clean
+.PHONY: help demo reports test cases bench reference lint clean
 
 help:
 	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
 	@echo "make reports   the pages in reports/, one of each problem, about a minute"
 	@echo "make test    ruff, mypy and pytest"
+	@echo "make cases   inputs that have broken planners, one by one: what came, and whether that is right"
 	@echo "make bench   the table of targets, about 25 minutes; kept in reports/placement-bench.md"
 	@echo "make reference   values of the sources beside ours"
 	@echo "make lint    ruff and mypy alone"
@@ -68,6 +69,9 @@ test: lint
 
 bench: $(VENV)/run.stamp
 	$(BIN)/python -m tests.benchmarks.targets --write
+
+cases: $(VENV)/test.stamp
+	@$(BIN)/python -m tests.cases
 
 reference: $(VENV)/test.stamp
 	$(BIN)/python -m tests.reference
