@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.cases import files, links, meshes, placing, replanning, times
+from tests.cases import files, links, meshes, placing, replanning, telling, times
 
-CASES = [*placing.CASES, *replanning.CASES, *links.CASES, *times.CASES, *meshes.CASES, *files.CASES]
+CASES = [*placing.CASES, *telling.CASES, *replanning.CASES, *links.CASES, *times.CASES, *meshes.CASES, *files.CASES]
