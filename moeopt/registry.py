@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
@@ -15,6 +16,7 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 
 from moeopt.comparison import NOT_RUN, Comparison, Row
 from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations
+from moeopt.executors.rows import make_rows, row_in_worker
 from moeopt.limits import Deadline, Limits
 from moeopt.plugins import call, check_policy, import_policy, overrun
 from moeopt.result import Result, Status, Stop
@@ -248,10 +250,13 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         limits: Limits | None = None,
         seed: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
     ) -> Comparison:
         """Run several methods, and judge ready-made `plans`, on one instance; a failure is a row with its reason.
 
-        Ctrl-C ends it after the method being run: the rows so far stay, the others say that they were not run.
+        Ctrl-C ends it after the method being run: the rows so far stay, the others say that they were not run. With an
+        `executor` (as `moeopt.executors.run_all` takes it) methods run beside each other and end in the same rows;
+        `on_progress` hears of whole methods then.
 
         Raises
         ------
@@ -265,27 +270,20 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             with check.within():
                 self.method(name)  # misspelt names stop before any work, all of them at once
         check.raise_if_any()
-        work: list[tuple[str, Callable[[], Row]]] = []
-        for name in names:
-            work.append((name, partial(self._row, instance, name, limits, seed, on_progress)))
-        for name, raw in (plans or {}).items():
-            work.append((name, partial(self._judged, instance, name, raw, limits, seed)))
-        rows: list[Row] = []
-        interrupted = False
-        for name, make in work:
+        judged = [
+            (name, partial(self._judged, instance, name, raw, limits, seed)) for name, raw in (plans or {}).items()
+        ]
+        if executor is None:
+            own = [(name, partial(self.row, instance, name, limits, seed, on_progress)) for name in names]
+            rows, interrupted = make_rows([*own, *judged])
+        else:
+            apart = [(name, partial(row_in_worker, self.name, instance, name, limits, seed)) for name in names]
+            rows, interrupted = make_rows(apart, executor, _counted(on_progress, len(names)))
             if interrupted:
-                rows.append(Row(name, None, NOT_RUN))
-                continue
-            try:
-                rows.append(make())
-            except KeyboardInterrupt:
-                if not rows:
-                    raise  # there is nothing to keep
-                rows.append(Row(name, None, "interrupted"))
-                interrupted = True
+                rows += [Row(name, None, NOT_RUN) for name, _ in judged]
             else:
-                result = rows[-1].result
-                interrupted = result is not None and result.stop is Stop.INTERRUPTED
+                more, interrupted = make_rows(judged)
+                rows += more
         legal = [row for row in rows if row.result is not None and not row.remark]
         solved = [row for row in legal if row.result is not None and row.result.objective is not None]
         bounds = [row.result.lower_bound for row in legal if row.result and row.result.lower_bound is not None]
@@ -303,14 +301,16 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         except MoeoptError as error:
             return Row(name, None, str(error))
 
-    def _row(
+    def row(
         self,
         instance: InstanceT,
         name: str,
         limits: Limits | None,
         seed: int,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> Row:
+        """One method: its result, or the reason why there is none."""
+
         def solve(what: InstanceT) -> Result:
             return self.solve(what, method=name, limits=limits, seed=seed, on_progress=on_progress)
 
@@ -335,6 +335,11 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             if self.methods[name].claim != "plug-in":
                 raise
             return Row(name, None, f"the policy failed: {type(error).__name__}: {error}", error=error)
+
+
+def _counted(listen: Callable[[Progress], None] | None, total: int) -> Callable[[int, str], None] | None:
+    """Rows that are done, as progress."""
+    return None if listen is None else lambda done, name: listen(Progress(done, total, name))
 
 
 def problem(name: str) -> Problem[Any, Any]:
