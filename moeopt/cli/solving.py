@@ -10,6 +10,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.ask import After, ask
 from moeopt.cli.options import Solving
 from moeopt.cli.say import Say
 from moeopt.errors import MoeoptError, NotApplicable, PlanError
@@ -78,15 +79,23 @@ def named(problem: Problem[Any, Any], method: str, everything: bool) -> Iterator
         raise PolicyFailed(f"method {method} failed: {type(error).__name__}: {error}") from error
 
 
-def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) -> Result:
-    """One method on one instance, with a progress bar."""
+def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say, after: After = After()) -> Result:
+    """One method on one instance, with a progress bar; `after` is what the verb adds to the result."""
     from moeopt.placement import PROBLEM
 
     find_plugins([method])
     _say_if_compiling(instance, solving, say)
     ours = named(PROBLEM, method, say.verbose)
     with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]), ours:
-        return PROBLEM.solve(instance, method=method, limits=solving.limits(), seed=solving.seed, on_progress=listener)
+        return ask(
+            PROBLEM.solve,
+            instance,
+            method=method,
+            limits=solving.limits(),
+            seed=solving.seed,
+            on_progress=listener,
+            after=after,
+        )
 
 
 def _a_line_a_kind(faults: Sequence[str]) -> list[str]:

@@ -74,7 +74,7 @@ def test_trace_in_lines_equals_the_same_in_an_npz(tmp_path):
 def test_small_and_unsigned_ids_are_read_as_they_are(tmp_path, dtype):
     """Ids of one byte were called a file that is not whole."""
     ids = routed(50)
-    np.savez(tmp_path / "trace.npz", topk_ids=ids.astype(dtype))
+    np.savez(tmp_path / "trace.npz", topk_ids=ids.astype(dtype), layers=np.arange(3))
     assert (read_trace(tmp_path / "trace.npz").loads == fold_ids(ids).loads).all()
 
 
