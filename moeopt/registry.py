@@ -39,13 +39,18 @@ class Progress:
 
 @dataclass(frozen=True)
 class Context:
-    """What a method is given besides the instance."""
+    """What a method is given besides the instance; `first_row` is the row of its first layer where it is a part."""
 
     limits: Limits
     seed: int
     deadline: Deadline
     warm_start: Any = None
     on_progress: Callable[[Progress], None] | None = None
+    first_row: int = 0
+
+    def seed_of(self, row: int) -> int:
+        """A seed for a layer, the same where the layer is planned alone."""
+        return self.seed * 1_000_003 + self.first_row + row
 
     def report(self, done: int, total: int, message: str = "") -> None:
         """Tell whoever listens how far we are."""
