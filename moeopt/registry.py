@@ -15,7 +15,7 @@ from numbers import Integral
 from typing import Any, Generic, TypeVar, get_args, get_origin
 
 from moeopt.comparison import NOT_RUN, Comparison, Row
-from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations
+from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations, did_you_mean
 from moeopt.executors.rows import make_rows, row_in_worker
 from moeopt.limits import Deadline, Limits
 from moeopt.plugins import call, check_policy, import_policy, overrun
@@ -184,9 +184,8 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         if ":" in name:
             self.register(name, import_policy(name))
             return self.methods[name]
-        near = _nearest(name, self.methods)
         rule = f"is not a method of {self.name}; known: {', '.join(self.methods)}"
-        fix = f"Did you mean {near}?" if near else "Use one of these, or package.module:function"
+        fix = did_you_mean(name, self.methods, "Use one of these, or package.module:function", most=1)
         raise InstanceError([Violation("method", "", repr(name), rule, fix)])
 
     def solve(
@@ -385,12 +384,6 @@ def _names(methods: Any) -> list[str]:
         rule = "must be the name of a method"
         raise InstanceError([Violation("methods", "", repr(name)[:80], rule, "Use 'search'") for name in wrong])
     return list(dict.fromkeys(names))
-
-
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name.lower(), list(known), n=1, cutoff=0.7)), None)
 
 
 __all__ = [
