@@ -69,7 +69,7 @@ class Sent(NamedTuple):
 
 
 class Undo(NamedTuple):
-    """What an expert had before it was routed anew: ``unit`` (C,); ``mask`` and ``part`` of the ``units`` (U,) changed."""
+    """What an expert had before it was routed anew: ``unit`` (C,); ``mask`` and ``part`` of the ``units`` changed."""
 
     unit: Ints
     units: Ints
