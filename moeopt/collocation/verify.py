@@ -17,7 +17,9 @@ from moeopt.errors import PlanError
 
 Ints = NDArray[np.int64]
 BLOCK = 1 << 22
-"""Cells (row, GPU) that are looked at at once."""
+"""Cells (row, expert) that are looked at at once."""
+KEPT = 3
+"""Counts that are kept: a plan is judged when it is chosen, when it is reported, and for the advice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +127,20 @@ def faults(instance: CollocationInstance, plan: Collocation, *, capped: bool = T
 
 
 def count(instance: CollocationInstance, row: int, held: Any, *, scored: bool = False) -> Counts:
-    """What one layer sends if `held` (S,) are the experts of its slots."""
-    table = dispatch_table(instance, np.asarray(held, dtype=np.int64))
+    """What one layer sends if `held` (S,) are the experts of its slots; the last few are kept with the instance."""
+    held = np.asarray(held, dtype=np.int64)
+    known = instance.__dict__.setdefault("_counts", {})
+    key = (row, scored, held.tobytes())
+    if key not in known:
+        while len(known) >= KEPT:
+            del known[next(iter(known))]
+        known[key] = _count(instance, row, held, scored)
+    found: Counts = known[key]
+    return found
+
+
+def _count(instance: CollocationInstance, row: int, held: Ints, scored: bool) -> Counts:
+    table = dispatch_table(instance, held)
     gpu_of = instance.gpu_of_slot[table]
     rows = rows_of(instance, row, scored=scored)
     num_gpus, num_nodes = instance.num_gpus, int(instance.landing.max()) + 1
@@ -144,6 +158,8 @@ def count(instance: CollocationInstance, row: int, held: Any, *, scored: bool = 
     if instance.pairs is not None:  # loads are known apart from the pairs
         loads = loads_of(instance, row)
         pairs = np.stack([np.bincount(route, weights=loads, minlength=num_gpus) for route in gpu_of]).astype(np.int64)
+    for table in (to_gpu, to_node, pairs):
+        table.flags.writeable = False
     return Counts(to_gpu, to_node, pairs, num_gpus if instance.source is None else 1, rows.tokens)
 
 

@@ -137,7 +137,7 @@ def filling_all(instance: CollocationInstance) -> CollocationInstance:
 
 def _with(instance: CollocationInstance, field: str, value: object) -> CollocationInstance:
     found = copy(instance)
-    for name in ("gpu_of_slot", "unit_slots", "sha256", "_floors"):
+    for name in ("gpu_of_slot", "unit_slots", "sha256", "_floors", "_counts"):
         found.__dict__.pop(name, None)
     object.__setattr__(found, field, value)
     return found
