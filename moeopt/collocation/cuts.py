@@ -112,10 +112,11 @@ class Network:
     def _refined(self, kind: Ints) -> Ints:
         """Classes split by a hash of what vertices have to each class, until none is."""
         count, rng = 0, np.random.default_rng(0)
+        keys: NDArray[Any] = kind
         sizes, size = np.unique(self.capacity, return_inverse=True)
         weight = rng.integers(1, 1 << 63, len(sizes), dtype=np.uint64)[size.reshape(-1)]
         while True:
-            _, kind = np.unique(kind, return_inverse=True)
+            _, kind = np.unique(keys, return_inverse=True)
             if kind.max() + 1 == count:
                 return kind
             count = int(kind.max()) + 1
@@ -123,7 +124,7 @@ class Network:
             sums = kind.astype(np.uint64) * rng.integers(1, 1 << 63, dtype=np.uint64)
             np.add.at(sums, self.tail, weight * mark[0][kind[self.head]])
             np.add.at(sums, self.head, weight * mark[1][kind[self.tail]])
-            kind = sums
+            keys = sums
 
     def _alike(self, kind: Ints) -> bool:
         """Whether every vertex of a class has the same capacity to each class, and from it."""

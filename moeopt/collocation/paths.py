@@ -47,7 +47,8 @@ class Paths:
             parts = np.array([part for pair in known for part in self._paths[pair][1]])
             self._table = ends[:, 0], ends[:, 1], links, parts
         src, dst, links, parts = self._table
-        return np.bincount(links, weights=parts * copies[src, dst], minlength=len(self.names))
+        found: Floats = np.bincount(links, parts * copies[src, dst], len(self.names)).astype(np.float64)
+        return found
 
     def alpha(self, copies: NDArray[np.int64]) -> float:
         """Largest latency of a pair that has copies."""

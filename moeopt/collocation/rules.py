@@ -38,12 +38,13 @@ def dispatch_table(instance: CollocationInstance, held: Ints) -> Ints:
 def _chosen(instance: CollocationInstance, slots: Ints, gpus: Ints) -> Ints:
     """(G,) for every source GPU one of the slots of an expert, on `gpus`."""
     if instance.replica_rule == "even":
-        return slots[np.arange(instance.num_gpus) % len(slots)]
+        even: Ints = slots[np.arange(instance.num_gpus) % len(slots)]
+        return even
     group = instance.landing
     ahead = (group[gpus] - group[:, None]) % (int(group.max()) + 1)  # (G, slots); 0 is its own node
     near = ahead == ahead.min(axis=1, keepdims=True)
     place = instance.place_in_node % near.sum(axis=1)
-    found = slots[(near.cumsum(axis=1) > place[:, None]).argmax(axis=1)]
+    found: Ints = slots[(near.cumsum(axis=1) > place[:, None]).argmax(axis=1)]
     if instance.replica_rule == "nearest":
         found[gpus[::-1]] = slots[::-1]  # its own, and the first of them
     return found
