@@ -9,17 +9,19 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any, Generic, TypeVar, get_args, get_origin
 
 from moeopt.comparison import NOT_RUN, Comparison, Row
-from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations
+from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations, did_you_mean
 from moeopt.executors.rows import make_rows, row_in_worker
 from moeopt.limits import Deadline, Limits
+from moeopt.method import Context, Listener, Method, Outcome, Progress
 from moeopt.plugins import call, check_policy, import_policy, overrun
 from moeopt.result import Result, Status, Stop
+from moeopt.versions import versions
 
 InstanceT = TypeVar("InstanceT")
 PlanT = TypeVar("PlanT")
@@ -28,87 +30,13 @@ PROBLEMS = {name: f"moeopt.{name}" for name in ("placement", "routing", "colloca
 """Name of each problem and the module that has its room; a new problem is one line here."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a solve has come: `done` of `total` layers or parts, and the objective so far where it is known."""
-
-    done: int
-    total: int
-    message: str = ""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a method is given besides the instance."""
-
-    limits: Limits
-    seed: int
-    deadline: Deadline
-    warm_start: Any = None
-    on_progress: Callable[[Progress], None] | None = None
-
-    def report(self, done: int, total: int, message: str = "") -> None:
-        """Tell whoever listens how far we are."""
-        if self.on_progress is not None:
-            self.on_progress(Progress(done, total, message))
-
-
-@dataclass
-class Outcome(Generic[PlanT]):
-    """What a method gives back: a plan, why it stopped, bounds it has proved, and what it has to say.
-
-    ``details`` go into the solution as they are.
-    """
-
-    plan: PlanT | None
-    stop: Stop = Stop.FINISHED
-    iterations: int = 0
-    incumbents: list[tuple[float, float]] = field(default_factory=list)
-    bounds: list[Any] | None = None
-    notes: list[str] = field(default_factory=list)
-    versions: dict[str, str] = field(default_factory=dict)
-    details: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Method(Generic[InstanceT, PlanT]):
-    """A named way to answer.
-
-    Parameters
-    ----------
-    summary, claim
-        One line on how it works, and how strong its answer is.
-    applies
-        Why it cannot work on an instance, or ``None`` when it can.
-    """
-
-    name: str
-    run: Callable[[InstanceT, Context], Outcome[PlanT]]
-    summary: str = ""
-    claim: str = "heuristic"
-    applies: Callable[[InstanceT], str | None] = lambda instance: None
-
-
-class _Listener:
-    """Somebody's `on_progress`: where it raises, it is not called again, and the result says so."""
-
-    def __init__(self, listen: Callable[[Progress], None]) -> None:
-        self.listen = listen
-        self.note: str | None = None
-
-    def __call__(self, progress: Progress) -> None:
-        if self.note is None:
-            try:
-                self.listen(progress)
-            except Exception as error:  # a broken progress bar must not cost the plan
-                self.note = f"on_progress failed and was not called again: {type(error).__name__}: {error}"
-
-
 class Problem(ABC, Generic[InstanceT, PlanT]):
     """A room: methods, a referee, bounds, and the frame that turns an outcome into a result."""
 
     name: str
     instance_type: type = object
+    built_on: tuple[str, ...] = ("numpy",)
+    """Packages whose versions a result tells."""
 
     def __init_subclass__(cls) -> None:
         for base in getattr(cls, "__orig_bases__", ()):
@@ -135,8 +63,32 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         """Judge the outcome's plan, bound it, and frame both."""
 
     @abstractmethod
+    def reference(self, instance: InstanceT) -> Mapping[str, Any]:
+        """How a result names its instance: name, digest, and the document without what is bulky."""
+
+    @abstractmethod
+    def unit(self, instance: InstanceT) -> str:
+        """What the objective is counted in."""
+
+    def frame(self, instance: InstanceT, method: str, outcome: Outcome[PlanT], context: Context) -> dict[str, Any]:
+        """What every result has, whatever came of it."""
+        return {
+            "problem": self.name,
+            "instance": self.reference(instance),
+            "method": method,
+            "stop": outcome.stop,
+            "unit": self.unit(instance),
+            "runtime_s": context.deadline.elapsed_s(),
+            "seed": context.seed,
+            "iterations": outcome.iterations,
+            "notes": tuple(dict.fromkeys((*getattr(instance, "notes", ()), *outcome.notes))),
+            "versions": {**versions(*self.built_on), **outcome.versions},
+        }
+
     def impossible(self, instance: InstanceT, method: str, conflicts: list[dict[str, Any]], context: Context) -> Result:
         """The INFEASIBLE result."""
+        frame = self.frame(instance, method, Outcome(None), context)
+        return Result(status=Status.INFEASIBLE, conflicts=tuple(conflicts), **frame)
 
     def prepared(self, instance: InstanceT, context: Context) -> InstanceT:
         """The instance with what everything else starts from, where finding that out takes a part of the time."""
@@ -188,9 +140,8 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         if ":" in name:
             self.register(name, import_policy(name))
             return self.methods[name]
-        near = _nearest(name, self.methods)
         rule = f"is not a method of {self.name}; known: {', '.join(self.methods)}"
-        fix = f"Did you mean {near}?" if near else "Use one of these, or package.module:function"
+        fix = did_you_mean(name, self.methods, "Use one of these, or package.module:function", most=1)
         raise InstanceError([Violation("method", "", repr(name), rule, fix)])
 
     def solve(
@@ -222,7 +173,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         (10.0, 8.0, 'FEASIBLE')
         """
         limits, seed = self._checked(instance, limits, seed)
-        listener = None if on_progress is None else _Listener(on_progress)
+        listener = None if on_progress is None else Listener(on_progress)
         context = Context(limits, seed, Deadline(limits.time_s, limits.stop), None, listener)
         chosen = self.method(method)
         instance = self.prepared(instance, context)
@@ -411,12 +362,6 @@ def _names(methods: Any) -> list[str]:
         rule = "must be the name of a method"
         raise InstanceError([Violation("methods", "", repr(name)[:80], rule, "Use 'search'") for name in wrong])
     return list(dict.fromkeys(names))
-
-
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name.lower(), list(known), n=1, cutoff=0.7)), None)
 
 
 __all__ = [

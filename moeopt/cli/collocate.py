@@ -139,10 +139,10 @@ def collocate(
 
 def _say_if_compiling(method: str, limited: bool, say: Say) -> None:
     """The first search on a machine compiles for half a minute, which looks like a hang."""
-    from moeopt.kernels import connectivity
+    from moeopt.kernels import connectivity, replicas
     from moeopt.kernels._jit import has_numba
 
-    kernels = (connectivity.improve, connectivity.grow, connectivity.replicate)
+    kernels = (connectivity.improve, connectivity.grow, replicas.replicate)
     missing = has_numba() and not all(kernel.ready() or kernel.on_disk() for kernel in kernels)
     if missing and not limited and method in ("auto", "search", "exact"):
         say.note("compiling the search, once on this machine: half a minute or more; moeopt warmup does it beforehand")

@@ -158,7 +158,7 @@ def _room(asked: Asked) -> Room:
             return MeshRoom()
         if found is not None and found[0] == collocation_files.INSTANCE_SAID:
             return CollocationRoom()
-        if microbatch_files.read_file(path) is not None:
+        if microbatch_files.document_of(path) is not None:
             return MicrobatchRoom()
     if asked.mesh.given():
         return MeshRoom()

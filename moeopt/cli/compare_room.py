@@ -112,9 +112,9 @@ class Room(ABC):
     def read(self, asked: Asked, say: Say) -> tuple[Any, Sequence[str]]:
         """The instance, and notes on what it was made of."""
 
+    @abstractmethod
     def plan(self, path: str, instance: Any) -> Any:
         """A ready-made plan from its file."""
-        raise NotImplementedError
 
     def default(self, instance: Any, asked: Asked, say: Say) -> list[str]:
         """Methods where none are named: all but ``auto``, which is one of them."""

@@ -14,6 +14,7 @@ from moeopt.kernels import (
     moving,
     packing,
     pricing,
+    replicas,
     settle,
     splitting,
     windows,
@@ -223,4 +224,7 @@ def load_connectivity() -> None:
     zero, two = np.zeros(1, dtype=np.int64), np.arange(2, dtype=np.int64)
     where = connectivity.Hosting(np.array([0, 0, 1, 1], dtype=np.int64), two, zero, zero, zero, 0, False)
     connectivity.grow(net, where, pairs.copy(), 4, False, 0.5, False, 2)
-    connectivity.replicate(net, where, pairs.copy(), 4, False, 2, 0.0, rng)
+    bits = np.array([[1]], dtype=np.int64)
+    field = replicas.Field(ends, pairs, ones, none, first, rows, np.ones((1, 4)), np.ones((2, 1), dtype=np.int64), bits,
+        bits[0], flat, np.zeros(2), np.full(2, np.inf), none[:0], none[:1], np.full(1, np.inf))  # fmt: skip
+    replicas.replicate(field, where, pairs.copy(), False, 2, 0.0, rng)

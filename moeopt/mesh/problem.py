@@ -16,13 +16,13 @@ from moeopt.mesh.market import is_partial
 from moeopt.mesh.plan import MeshPlan, as_plan
 from moeopt.registry import Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop, relative_gap
-from moeopt.versions import versions
 
 
 class MeshProblem(Problem[MeshInstance, MeshPlan]):
     """Which parallel degrees, which pools, which GPUs, how many."""
 
     name = "mesh"
+    built_on = ("numpy", "scipy")
 
     def prepared(self, instance: MeshInstance, context: Context) -> MeshInstance:
         """The instance with its configurations, as far as there is time for them."""
@@ -52,29 +52,13 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
         """
         return verify.evaluate(instance, as_plan(instance, plan))
 
-    def impossible(
-        self, instance: MeshInstance, method: str, conflicts: list[dict[str, Any]], context: Context
-    ) -> Result:
-        """The INFEASIBLE result."""
-        frame = self._frame(instance, method, Outcome(None), context)
-        return Result(status=Status.INFEASIBLE, conflicts=tuple(conflicts), **frame)
+    def reference(self, instance: MeshInstance) -> dict[str, Any]:
+        """Name, digest and document."""
+        return {"name": instance.name, "sha256": instance.sha256, "document": instance.to_dict()}
 
-    def _frame(
-        self, instance: MeshInstance, method: str, outcome: Outcome[MeshPlan], context: Context
-    ) -> dict[str, Any]:
-        """What every result has."""
-        return {
-            "problem": self.name,
-            "instance": {"name": instance.name, "sha256": instance.sha256, "document": instance.to_dict()},
-            "method": method,
-            "stop": outcome.stop,
-            "unit": describe.unit(instance),
-            "runtime_s": context.deadline.elapsed_s(),
-            "seed": context.seed,
-            "iterations": outcome.iterations,
-            "notes": tuple(dict.fromkeys(outcome.notes)),
-            "versions": {**versions("numpy", "scipy"), **outcome.versions},
-        }
+    def unit(self, instance: MeshInstance) -> str:
+        """What the objective is counted in."""
+        return describe.unit(instance)
 
     def result(self, instance: MeshInstance, method: str, outcome: Outcome[MeshPlan], context: Context) -> Result:
         """Judge the plan, take a warm start where that is no worse, bound it, and describe it."""
@@ -97,7 +81,7 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
             outcome.notes.append(partial.LEFT_OUT + ", ".join(late))
         with suppress(OutOfTime), watching(context.deadline):
             outcome.notes.extend(sooner_notes(instance, judged, context.deadline))
-        frame = self._frame(instance, method, outcome, context)
+        frame = self.frame(instance, method, outcome, context)
         if late:
             frame["stop"] = Stop.INTERRUPTED if context.deadline.stopped() else Stop.TIME
         elif optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
@@ -119,7 +103,7 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
         self, instance: MeshInstance, method: str, outcome: Outcome[MeshPlan], context: Context
     ) -> Result:
         """UNKNOWN, or where a solver says that there is none, INFEASIBLE."""
-        frame = self._frame(instance, method, outcome, context)
+        frame = self.frame(instance, method, outcome, context)
         if outcome.details.get("claimed_infeasible"):
             return Result(status=Status.INFEASIBLE, conflicts=(conflicts.stock_conflict(instance),), **frame)
         return Result(status=Status.UNKNOWN, **frame)

@@ -290,3 +290,13 @@ def test_dummy_steps_of_counts_can_be_dropped():
     clean = without_dummies(replace(table, dummies=None))
     assert clean.loads.tolist() == counts(ids[:, 8448:], 60)
     assert clean.notes[-1] == "2 of 63 steps dropped, all of dummy rows" and clean.steps == 61
+
+
+@pytest.mark.parametrize("kind", ["uint8", "uint16", "uint32", "uint64"])
+def test_unsigned_ids_of_any_width_are_read(tmp_path, kind):
+    """The guard against wrapping compared narrow ids with a number that they cannot hold."""
+    from moeopt.workload.token_ids import read_token_ids
+
+    ids = np.array([[[0, 2], [1, 3], [2, 0]]])
+    np.savez(tmp_path / "trace.npz", topk_ids=ids.astype(kind), layers=[0])
+    assert read_token_ids(str(tmp_path / "trace.npz"), experts=4).ids.tolist() == ids.tolist()
