@@ -8,12 +8,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-inp
 LOADS := instances/published/deepseek_v2_lite_law.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reports test bench reference lint clean
+.PHONY: help demo reports test cases package bench reference lint clean
 
 help:
 	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
 	@echo "make reports   the pages in reports/, one of each problem, about a minute"
 	@echo "make test    ruff, mypy and pytest"
+	@echo "make cases   inputs that have broken planners, one by one: what came, and whether that is right"
+	@echo "make package   wheel and sdist, installed and used in empty environments; some minutes; PYTHONS=\"python3.11 python3.13\""
 	@echo "make bench   the table of targets, about 25 minutes; kept in reports/placement-bench.md"
 	@echo "make reference   values of the sources beside ours"
 	@echo "make lint    ruff and mypy alone"
@@ -68,6 +70,12 @@ test: lint
 
 bench: $(VENV)/run.stamp
 	$(BIN)/python -m tests.benchmarks.targets --write
+
+cases: $(VENV)/test.stamp
+	@$(BIN)/python -m tests.cases
+
+package: $(VENV)/run.stamp
+	$(BIN)/python -m tests.packaging $(foreach one,$(PYTHONS),--python $(one))
 
 reference: $(VENV)/test.stamp
 	$(BIN)/python -m tests.reference

@@ -101,10 +101,19 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     def register(self, name: str, policy: Callable[[InstanceT, Limits, int], Any], *, summary: str = "") -> None:
         """Add anybody's policy ``f(instance, limits, seed) -> plan``; the referee judges it like ours.
 
+        `summary` is what ``moeopt info methods`` shows.
+
         Raises
         ------
         InstanceError
             The name is taken by a method of the house, or no word; the policy is no function.
+
+        >>> from moeopt import placement
+        >>> def dealt(instance, limits, seed):
+        ...     return [list(range(instance.num_slots))]
+        >>> placement.register("dealt", dealt, summary="in order")
+        >>> placement.METHODS.pop("dealt").claim
+        'plug-in'
         """
         check_policy(name, policy)
         known = self.methods.get(name)
@@ -147,6 +156,8 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     ) -> Result:
         """Answer one instance.
 
+        `warm_start` is a plan that the answer is never worse than.
+
         Raises
         ------
         InstanceError
@@ -155,6 +166,11 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             The method cannot work on this instance.
         PlanError
             Somebody's policy returned a plan that breaks a rule.
+
+        >>> from moeopt import placement
+        >>> result = placement.solve(placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4), method="lpt")
+        >>> result.objective, result.lower_bound, str(result.status)
+        (10.0, 8.0, 'FEASIBLE')
         """
         limits, seed = self._checked(instance, limits, seed)
         listener = None if on_progress is None else Listener(on_progress)
@@ -213,6 +229,12 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         ------
         InstanceError
             A method is unknown, or an argument is of the wrong kind.
+
+        >>> from moeopt import placement
+        >>> instance = placement.PlacementInstance([[3, 3, 2, 2, 2, 0]], gpus=2, slots=6)
+        >>> found = placement.compare(instance, ["eplb", "exact"])
+        >>> found.best, [row.result.objective for row in found.rows]
+        ('exact', [7.0, 6.0])
         """
         limits, seed = self._checked(instance, limits, seed)
         names = _names(methods)
@@ -307,7 +329,16 @@ def problem(name: str) -> Problem[Any, Any]:
 
 
 def register(problem_name: str, name: str, policy: Callable[[Any, Limits, int], Any]) -> None:
-    """Plug in a policy ``f(instance, limits, seed) -> plan`` under a name of your own."""
+    """Plug in a policy ``f(instance, limits, seed) -> plan`` under a name of your own.
+
+    `problem_name` is one of `PROBLEMS`; the referee of that problem judges what the policy returns.
+
+    >>> from moeopt import placement
+    >>> register("placement", "in_order", lambda instance, limits, seed: [list(range(instance.num_slots))])
+    >>> placement.solve(placement.PlacementInstance([[2, 1]], gpus=2, slots=2), method="in_order").objective
+    2.0
+    >>> del placement.METHODS["in_order"]
+    """
     problem(problem_name).register(name, policy)
 
 

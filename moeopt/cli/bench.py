@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from moeopt.cli.options import OUTPUT, Json
+from moeopt.cli.ask import ask
+from moeopt.cli.options import OUTPUT, Json, Showing
 from moeopt.cli.say import Say, complain, count, few
 from moeopt.cli.spread import Spread
 from moeopt.cli.verb import BAD_USAGE, DONE, NO_PLAN, verb
@@ -35,6 +36,7 @@ def bench(
     say: Say,
     output: Json,
     spread: Spread,
+    showing: Showing,
     grid: Annotated[str, typer.Argument(metavar="GRID", help="A .yaml, .json or .toml file; see the example below.")],
     folder: Annotated[
         str, typer.Option("--output", "-o", metavar="FOLDER", help="Where results go, a file a cell.")
@@ -107,7 +109,7 @@ def bench(
     find_plugins(policies)
     try:
         with say.progress(f"{grid}: cells") as listener, guarded_output(policies):
-            ran = run_grid(read, place, executor=made, on_cell=_told(listener))
+            ran = ask(run_grid, read, place, executor=made, on_cell=_told(listener))
     except KeyboardInterrupt:
         say.note(f"{count(len(read_cells(place, read.cells())), 'cell')} of {len(read):,} are done: --resume goes on")
         raise

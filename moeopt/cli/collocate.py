@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli.ask import ask
 from moeopt.cli.collocate_options import Pace, PlanRules, Where
 from moeopt.cli.options import Output
 from moeopt.cli.say import Say, complain, few
@@ -97,7 +98,7 @@ def collocate(
         ours,
         stopping(limits) as until,
     ):
-        result = PROBLEM.solve(instance, method=method, limits=until, seed=pace.seed, on_progress=listener)
+        result = ask(PROBLEM.solve, instance, method=method, limits=until, seed=pace.seed, on_progress=listener)
     if result.stop == "INTERRUPTED":
         say.note("interrupted: this is the best plan so far")
     if to_file is not None and to_file.lower().endswith(".json"):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from moeopt.cli.ask import ask
 from moeopt.cli.options import Gate, Shape, Solving
 from moeopt.cli.say import Say
 from moeopt.errors import InstanceError, Violation, Violations
@@ -173,10 +174,11 @@ class Room(ABC):
         find_plugins(names)
         self.prepare(instance, names, limits)
         with say.progress(instance.name or self.what) as listener, guarded_output(names):
-            comparison = self.problem.compare(
+            comparison = ask(
+                self.problem.compare,
                 instance,
                 names,
-                plans=ready | plans,
+                plans=ready | plans or None,
                 limits=limits,
                 seed=asked.solving.seed,
                 on_progress=listener,

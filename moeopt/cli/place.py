@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli.ask import After
 from moeopt.cli.deciding import Deciding, decided, move_lines, not_worth_it, show_frontier
 from moeopt.cli.failures import repair_lines, show_repair
 from moeopt.cli.options import Gate, Output, Shape, Solving
@@ -96,7 +97,8 @@ def place(
     if instance.current is None and (instance.lost or instance.retire):
         gone = ", ".join(map(str, sorted({*instance.lost, *instance.retire})))
         say.note(f"out, with nothing placed there: GPUs {gone}; with --current a running plan is repaired")
-    result = decided(solve(instance, method, solving, say, executor), deciding)
+    after = After(kept, decide=deciding.arguments())
+    result = decided(solve(instance, method, solving, say, after, executor), deciding)
     if kept:
         result = replace(result, notes=(*kept, *result.notes))
     if per_step is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moeopt.cli.ask import ask
 from moeopt.cli.options import Output, Shape, Solving
 from moeopt.cli.replay_options import Playing, Pricing
 from moeopt.cli.say import Say, complain
@@ -85,7 +86,8 @@ def replay(
     )
     kept = say.kept()
     with say.progress(f"{instance.name}: replay") as listener, guarded_output(methods), stopping(limits) as until:
-        found = play(
+        found = ask(
+            play,
             instance,
             names,
             every=playing.every,

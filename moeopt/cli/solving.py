@@ -11,6 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.ask import After, ask
 from moeopt.cli.options import Solving
 from moeopt.cli.say import Say
 from moeopt.errors import MoeoptError, NotApplicable, PlanError
@@ -84,9 +85,13 @@ def solve(
     method: str,
     solving: Solving,
     say: Say,
+    after: After = After(),
     executor: Callable[[], Executor] | None = None,
 ) -> Result:
-    """One method on one instance, with a progress bar; with an executor layer beside layer."""
+    """One method on one instance, with a progress bar; with an executor layer beside layer.
+
+    `after` is what the verb adds to the result.
+    """
     from moeopt.placement import PROBLEM, solve_layers
 
     find_plugins([method])
@@ -95,8 +100,8 @@ def solve(
     with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]), ours:
         how: dict[str, Any] = {"method": method, "limits": solving.limits(), "seed": solving.seed}
         if executor is not None:
-            return solve_layers(instance, **how, executor=executor, on_progress=listener)
-        return PROBLEM.solve(instance, **how, on_progress=listener)
+            return ask(solve_layers, instance, **how, executor=executor, on_progress=listener, after=after)
+        return ask(PROBLEM.solve, instance, **how, on_progress=listener, after=after)
 
 
 def _a_line_a_kind(faults: Sequence[str]) -> list[str]:

@@ -29,7 +29,15 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
         return as_collocation(instance, raw)
 
     def evaluate(self, instance: CollocationInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
-        """Judge a plan exactly; raises `PlanError` with every fault."""
+        """Judge a plan exactly; raises `PlanError` with every fault.
+
+        `split` has no meaning here and stays ``None``.
+
+        >>> from moeopt import collocation
+        >>> instance = collocation.CollocationInstance([[0, 2], [1, 3]] * 8, experts=4, nodes=2, gpus=2)
+        >>> int(collocation.evaluate(instance, [[0, 2, 1, 3]]).objective)
+        8
+        """
         return verify.evaluate(instance, plan)
 
     def reference(self, instance: CollocationInstance) -> dict[str, Any]:
@@ -42,7 +50,15 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
         return describe.unit(instance)
 
     def compare(self, instance: CollocationInstance, methods: Iterable[str], **given: Any) -> Comparison:
-        """See `Problem.compare`; bounds, which are the same for every method, are in nobody's time."""
+        """See `Problem.compare`; bounds, which are the same for every method, are in nobody's time.
+
+        `methods` are run on `instance`; `given` are the other arguments: plans, limits, seed, on_progress, executor.
+
+        >>> from moeopt import collocation
+        >>> instance = collocation.CollocationInstance([[0, 2], [1, 3]] * 8, experts=4, nodes=2, gpus=2)
+        >>> collocation.compare(instance, ["id_order", "greedy"]).best
+        'greedy'
+        """
         if isinstance(instance, CollocationInstance):
             _floors(instance)
         return super().compare(instance, methods, **given)

@@ -95,7 +95,15 @@ class Evaluation:
 
 
 def faults(instance: CollocationInstance, plan: Collocation, *, capped: bool = True) -> list[str]:
-    """Every rule that a plan breaks."""
+    """Every rule that a plan breaks.
+
+    The load cap of `instance` counts only with `capped`.
+
+    >>> from moeopt import collocation
+    >>> instance = collocation.CollocationInstance([[0, 2], [1, 3]] * 8, experts=4, nodes=2, gpus=2)
+    >>> faults(instance, collocation.Collocation.of([[0, 2, 1, 1]]))
+    ['layer 0: expert 3 is missing', 'layer 0: expert 1 stands twice on GPU 1']
+    """
     table = plan.slot_expert
     if table.shape != (instance.num_layers, instance.num_slots):
         wanted = (instance.num_layers, instance.num_slots)

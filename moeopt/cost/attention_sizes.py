@@ -73,6 +73,8 @@ def kv_copies(facts: LlmFacts, tp: int) -> int:
 def attention_sizes(facts: LlmFacts, *, tp: int = 1, kvp: int = 1, out_tp: int | None = None) -> AttentionSizes:
     """Sizes of one full-attention layer, heads over `tp` GPUs, the output projection over `out_tp` of them.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     MLA copies its two down-projections on every GPU. `kvp` is only checked: it splits tokens, not sizes.
 
     >>> from moeopt.llm import find

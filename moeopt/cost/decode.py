@@ -146,6 +146,8 @@ def ep_decode(
 ) -> StepTime:
     """One decode step with data-parallel attention on each GPU and experts over `ep` of them.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Parameters
     ----------
     facts, machine

@@ -71,6 +71,11 @@ def attention_side_s(
     -----
     Strength: model, a roofline with efficiencies; nearly linear in the sequences, the ``k1 b + k2`` of section 4.3.
     The router runs here and is left aside. Raises `InstanceError` as `attention_decode` does.
+
+    >>> from moeopt.llm import find
+    >>> round(attention_side_s(find("dbrx"), Machine.of("A800"), sequences=428, context_tokens=651, tp_a=2,
+    ...                        link=Link(2e-6, 160e9)) * 1e6)
+    451
     """
     check = Violations()
     not_negative(check, overhead_s=overhead_s)
@@ -95,6 +100,8 @@ def expert_side_s(
     overhead_s: float = OVERHEAD_S,
 ) -> float:
     """T_e: seconds of one layer of one expert for so many tokens, on an expert node of `tp_e` GPUs.
+
+    `overhead_s` are the seconds of launches.
 
     Parameters as in `attention_side_s`; `tokens` are those of the expert: ``b n_a k / E`` on average.
 
@@ -125,6 +132,8 @@ def m2n_bytes(
     *, sequences: Number, experts: int, top_k: int, hidden: int, tp_a: int = 1, element_bytes: float = 2.0
 ) -> float:
     """Mean bytes that one attention GPU sends to one expert node a micro-batch and layer: ``b k / E h s / tp_a``.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------
@@ -164,6 +173,8 @@ def m2n_s(
     element_bytes: float = 2.0,
 ) -> float:
     """T_c: seconds of sending a micro-batch to the experts: the slower of one GPU's sending and one GPU's receiving.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------
@@ -215,6 +226,10 @@ def stage_times(
     overhead_s: float = OVERHEAD_S,
 ) -> StageTimes:
     """All four stages of one micro-batch of `sequences` on each of `nodes` attention nodes; parameters as above.
+
+    `overhead_s` are the seconds of launches of either side.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     `attention` and `experts` are GPUs of either side. Full-attention layers with routed experts only: windows take the
     window as `context_tokens`, dense layers and shared experts are not modelled.

@@ -77,6 +77,8 @@ class Split:
 def interleaved_tokens(*, context_tokens: int, ranks: int, block: int = 16) -> list[int]:
     """Tokens of one sequence's cache on every KVP rank when blocks are dealt out in turn.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Strength: exact; no two ranks differ by more than one block. Source: section 2.3, blocks of 16.
 
     >>> interleaved_tokens(context_tokens=1000, ranks=4)
@@ -93,6 +95,8 @@ def interleaved_tokens(*, context_tokens: int, ranks: int, block: int = 16) -> l
 @checked
 def merge_bytes(*, sequences: Number, width: int, tpa: int, kvp: int, element_bytes: float = 2.0) -> float:
     """Bytes a GPU sends a layer to merge partial attention, whatever the context: ``B width / tpa (kvp - 1) / kvp s``.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------

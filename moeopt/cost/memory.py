@@ -108,6 +108,8 @@ def weights_per_gpu(
 def kv_bytes_per_gpu(facts: LlmFacts, *, context_tokens: int, tp: int = 1, kvp: int = 1, kv: str = "bf16") -> float:
     """Bytes that the cache of one sequence takes on one GPU: all layers, heads over `tp`, tokens over `kvp`.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Copies count: GQA keeps at least one whole KV head a GPU, MLA the whole latent (`kv_copies`). Strength: exact, up to
     one block of tokens under `kvp`. Source: `moeopt.llm.kv_bytes`; Helix (arXiv 2507.07120), section 2.
 
@@ -138,6 +140,8 @@ def sequences_that_fit(
 ) -> int:
     """Sequences whose caches fit beside the weights: ``floor((usable M - reserve - weights) / kv)``; 0 if none does.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Parameters
     ----------
     memory_bytes, weights_bytes, kv_bytes_per_sequence
@@ -166,6 +170,8 @@ def sequences_that_fit(
 @checked
 def gpus_for_weights(*, params: Number, bytes_per_param: Number, memory_bytes: Number, usable: float = 0.9) -> int:
     """Fewest GPUs that hold these weights split evenly: ``ceil(params bytes / (usable memory))``.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------

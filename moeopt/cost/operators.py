@@ -86,6 +86,8 @@ def attention_prefill(
 ) -> Work:
     """Causal attention of one layer over a prompt, or over a chunk of one behind cached tokens.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Parameters
     ----------
     new_tokens, cached_tokens, sequences
@@ -160,6 +162,8 @@ def moe_ffn(
 ) -> Work:
     """Routed and shared experts of one layer on one GPU, as one grouped matrix product.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Parameters
     ----------
     facts
@@ -219,6 +223,8 @@ def moe_ffn(
 @checked
 def lm_head(facts: LlmFacts, *, tokens: Number, tp: int = 1, numerics: Numerics = BF16) -> Work:
     """The projection onto the vocabulary, split over `tp` GPUs: ``2 n h V / tp`` operations.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     >>> from moeopt.llm import find
     >>> lm_head(find("mixtral-8x22b"), tokens=1).flops

@@ -66,7 +66,12 @@ def routed_parameters(facts: LlmFacts) -> int:
 
 
 def expert_parameters(facts: LlmFacts) -> int:
-    """Parameters of one routed expert of one layer, its three matrices."""
+    """Parameters of one routed expert of one layer, its three matrices.
+
+    >>> from moeopt.llm import find
+    >>> expert_parameters(find("deepseek-v3")) == 3 * 7168 * 2048
+    True
+    """
     facts.need_experts("parameters of an expert")
     facts.need("dispatch_width", "expert_width", why="to count the parameters of an expert")
     return 3 * int(facts.dispatch_width or 0) * int(facts.expert_width or 0)

@@ -16,6 +16,8 @@ STATE_BYTES = 4
 def expert_bytes(facts: LlmFacts, dtype: str | None = None) -> int:
     """Bytes of one routed expert of one layer, with the scales of its blocks.
 
+    `dtype` is the format of what is stored, by default that of the checkpoint.
+
     Three matrices, gate and up (inner width x dispatched width) and down (the other way round), in a format of
     `moeopt.llm.precision.FORMATS`, by default the one the configuration names; biases, where there are any, in bf16.
 
@@ -41,6 +43,8 @@ def expert_bytes(facts: LlmFacts, dtype: str | None = None) -> int:
 def slot_bytes(facts: LlmFacts, dtype: str | None = None) -> int:
     """What one more slot costs on its GPU: one expert of every layer that has experts; MTP layers not counted.
 
+    `dtype` is the format of what is stored, by default that of the checkpoint.
+
     >>> from moeopt.llm import find
     >>> round(slot_bytes(find("deepseek-v3")) / 2**30, 2)  # 58 layers
     2.38
@@ -50,6 +54,8 @@ def slot_bytes(facts: LlmFacts, dtype: str | None = None) -> int:
 
 def kv_bytes_per_token(facts: LlmFacts, dtype: str = "bf16") -> float:
     """Bytes that each further token of a long sequence adds to the cache, all layers together.
+
+    `dtype` is the format of what is stored.
 
     By layer, with ``b`` bytes of an element:
 
@@ -80,6 +86,9 @@ def kv_bytes_per_token(facts: LlmFacts, dtype: str = "bf16") -> float:
 
 def kv_bytes(facts: LlmFacts, tokens: int, dtype: str = "bf16") -> int:
     """Bytes of the cache of one sequence of so many tokens: what grows, windows as far as they are full, and states.
+
+    `dtype` is the format of the cache. Fewer tokens than none, or sizes that are not known, are refused
+    (`InstanceError`).
 
     A state is, by the kind of linear layer, in fp32: ``gated_delta`` heads x key width x value width (Qwen3-Next),
     ``kda`` heads x width x width (Kimi Linear), ``lightning`` heads x width x width (MiniMax-01); the first two also

@@ -261,5 +261,12 @@ class MeshInstance:
 
 
 def demand_of(llm: LlmFacts, workload: Workload | Sequence[int], **rest: Any) -> Demand:
-    """A demand whose workload may be written ``(input_tokens, output_tokens)``."""
+    """A demand whose workload may be written ``(input_tokens, output_tokens)``.
+
+    `rest` are the other fields of a `Demand`.
+
+    >>> from moeopt.llm import find
+    >>> demand_of(find("mixtral-8x7b"), (1024, 256), slo=Slo(tpot_s=0.05)).workload.output_tokens
+    256
+    """
     return Demand(llm, workload if isinstance(workload, Workload) else Workload(*workload), **rest)

@@ -37,7 +37,19 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
         return as_plan(instance, raw)
 
     def evaluate(self, instance: MeshInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
-        """Judge a plan exactly; raises `PlanError` with every fault."""
+        """Judge a plan exactly; raises `PlanError` with every fault.
+
+        `split` has no meaning here and stays ``None``.
+
+        >>> from moeopt import mesh
+        >>> from moeopt.llm import find
+        >>> pool = mesh.Config(0, "decode", mesh.Shape("decode", "H100"), 1, {"H100": 2}, decode_per_s=10, name="D")
+        >>> wanted = mesh.Demand(find("mixtral-8x7b"), mesh.Workload(1024, 256, rate_per_s=15))
+        >>> h100 = mesh.GpuType.of("H100")
+        >>> instance = mesh.MeshInstance([wanted], [h100], "gpus", families=("decode",), configs=[pool])
+        >>> mesh.evaluate(instance, {"D": 2}).gpus
+        {'H100': 4}
+        """
         return verify.evaluate(instance, as_plan(instance, plan))
 
     def reference(self, instance: MeshInstance) -> dict[str, Any]:

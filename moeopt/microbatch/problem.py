@@ -38,7 +38,16 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
         return as_plan(raw)
 
     def evaluate(self, instance: MicrobatchInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
-        """Judge a plan exactly; raises `PlanError` with every fault."""
+        """Judge a plan exactly; raises `PlanError` with every fault.
+
+        `split` has no meaning here and stays ``None``.
+
+        >>> from moeopt import microbatch
+        >>> times = {"attention": 1, "dispatch": 0.5, "experts": 1}
+        >>> instance = microbatch.MicrobatchInstance(times, layers=2, m=[2, 4])
+        >>> float(microbatch.evaluate(instance, (4, 4)).time)
+        10.0
+        """
         return verify.evaluate(instance, as_plan(plan))
 
     def _without_plan(

@@ -36,7 +36,14 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         return as_placement(instance, raw)
 
     def evaluate(self, instance: PlacementInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
-        """Judge a plan exactly; raises `PlanError` with every fault."""
+        """Judge a plan exactly; raises `PlanError` with every fault.
+
+        `split` judges under another rule than the instance's.
+
+        >>> from moeopt import placement
+        >>> placement.evaluate(placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4), [[0, 1, 2, 3]]).imbalance
+        (1.5,)
+        """
         return verify.evaluate(instance, as_placement(instance, plan), split)
 
     def relaxed(self, instance: PlacementInstance, method: str) -> tuple[PlacementInstance, str] | None:

@@ -35,7 +35,15 @@ class RoutingProblem(Problem[RoutingInstance, Routing]):
         return as_plan(raw)
 
     def evaluate(self, instance: RoutingInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
-        """Judge a plan exactly; raises `PlanError` with every fault."""
+        """Judge a plan exactly; raises `PlanError` with every fault.
+
+        `split` has no meaning here and stays ``None``.
+
+        >>> from moeopt import routing
+        >>> instance = routing.RoutingInstance([[9, 4, 2]], [[0, 1, 0, 2]], gpus=2)
+        >>> float(routing.evaluate(instance, routing.solve(instance).plan).objective)
+        7.5
+        """
         return verify.evaluate(instance, as_plan(plan))
 
     def reference(self, instance: RoutingInstance) -> dict[str, Any]:

@@ -70,6 +70,14 @@ def test_trace_in_lines_equals_the_same_in_an_npz(tmp_path):
     assert (one.layers, one.steps, one.top_k, one.notes) == (other.layers, other.steps, other.top_k, other.notes)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64, np.int8])
+def test_small_and_unsigned_ids_are_read_as_they_are(tmp_path, dtype):
+    """Ids of one byte were called a file that is not whole."""
+    ids = routed(50)
+    np.savez(tmp_path / "trace.npz", topk_ids=ids.astype(dtype), layers=np.arange(3))
+    assert (read_trace(tmp_path / "trace.npz").loads == fold_ids(ids).loads).all()
+
+
 def test_trace_without_steps_has_no_counts_of_them():
     table = fold_ids(routed(100), experts=16)
     assert table.per_step is None and table.steps is None
