@@ -10,13 +10,13 @@
 
 from __future__ import annotations
 
-from moeopt.report.as_csv import render_csv
-from moeopt.report.as_html import render_html
-from moeopt.report.as_json import render_json
-from moeopt.report.as_markdown import render_markdown
-from moeopt.report.as_tex import render_tex
-from moeopt.report.block import Block, Header
-from moeopt.report.write import FORMATS, format_of, write_report
+# ruff: noqa: F405
+from typing import TYPE_CHECKING
+
+from moeopt.lazy import exports
+
+if TYPE_CHECKING:
+    from moeopt.report.public import *  # noqa: F403
 
 __all__ = [
     "FORMATS",
@@ -30,3 +30,5 @@ __all__ = [
     "render_tex",
     "write_report",
 ]
+
+__getattr__ = exports(__name__, __all__)
