@@ -100,8 +100,7 @@ class Mixed:
         ranks = np.where(together(self.decoder.table) > 0, self.decoder.table.dp, 1)
         any_rank: Floats = 1 - (1 - busy) ** ranks
         long: Floats = 1 - (1 - any_rank) ** self.decoder.table.pp
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.where(any_rank > 0, busy / any_rank, 1.0)
+        share = np.where(any_rank > 0, busy / np.where(any_rank > 0, any_rank, 1.0), 1.0)
         return long, Beside(beside, portion.chunk * share), busy
 
 
