@@ -1,6 +1,7 @@
 """Comparisons for people and programs: one HTML page, Markdown, LaTeX, CSV and JSON with the same numbers in them.
 
 >>> from moeopt import placement
+>>> from moeopt.report import Block, Header, render_csv
 >>> instance = placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4, name="four experts")
 >>> block = Block(instance, placement.compare(instance, ["contiguous", "lpt"]))
 >>> rows = render_csv([block], Header("moeopt compare four.json")).splitlines()
