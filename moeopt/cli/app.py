@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -80,3 +81,9 @@ for _module in (
 ):
     _name = _module.__name__.rpartition(".")[2]
     app.command(_name, epilog=_module.EXAMPLE, short_help=_module.__doc__)(getattr(_module, _name))
+
+
+@cache
+def command() -> Any:
+    """All verbs with their options, put together once a process: that takes longer than most verbs do."""
+    return typer.main.get_command(app)
