@@ -14,6 +14,9 @@ from typing import Any
 
 from moeopt.errors import InstanceError, Violation
 
+TEMPORARY = ".moeopt."
+"""How the name of a file begins that is being written; a kill at that moment leaves it behind."""
+
 
 def write_files(contents: Mapping[str, str | bytes], *, force: bool = False) -> None:
     """Write several files, all of them or none.
@@ -31,7 +34,7 @@ def write_files(contents: Mapping[str, str | bytes], *, force: bool = False) -> 
         for path, content in contents.items():
             target = Path(path)
             if exists(target):
-                kept[target] = target.with_name(f".moeopt.{secrets.token_hex(6)}")
+                kept[target] = target.with_name(f"{TEMPORARY}{secrets.token_hex(6)}")
                 os.link(target, kept[target])
             write_file(target, content, force=force)
             written.append(target)
@@ -91,7 +94,7 @@ def write_file(path: str | Path, content: str | bytes, *, force: bool = False) -
         )
     data = content.encode() if isinstance(content, str) else content
     try:
-        temporary = target.with_name(f".moeopt.{secrets.token_hex(6)}")  # the name itself may be as long as can be
+        temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(6)}")  # the name itself may be as long as can be
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(handle, "wb") as file:
