@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from tests.fuzz.kinds import KINDS
-from tests.fuzz.once import Bad, once
+from tests.fuzz.once import Bad, once, warm
 
 
 def main() -> int:
@@ -22,6 +22,7 @@ def main() -> int:
     given = words.parse_args()
     os.environ["MOEOPT_INTERPRET"] = "1"
     bad = 0
+    warm()
     for name, kind in KINDS.items():
         if given.kinds and not any(word in name for word in given.kinds):
             continue

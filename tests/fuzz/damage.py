@@ -30,9 +30,11 @@ NUMBERS = (
     ),
     *(str(2**31), str(2**63 - 1), str(2**63), str(2**64), "1_000", "0x10", "\u0663", "", "x", "1e999999999"),
 )
-VALUES: tuple[Any, ...] = (None, True, False, -1, 0, 1, 7, 0.5, -0.0, 1e308, 1e-308, 10**30, 2**31, 2**63, 2**64, "", "x",
-    "nan", "1/0", "1" * 5000, "\0", "\ud800", "../../x", [], {}, [[]], [[[]]], [None], ["x"], [1, 2], [-1], {"x": 1},
-    {"": None}, [2**70], [0.5, 1e308])  # fmt: skip
+VALUES: tuple[Any, ...] = (
+    *(None, True, False, -1, 0, 1, 7, 0.5, -0.0, 1e308, 1e-308, 10**30, 2**31, 2**63, 2**64, "", "x", "nan", "1/0"),
+    *("1" * 5000, "\0", "\ud800", "../../x", [], {}, [[]], [[[]]], [None], ["x"], [1, 2], [-1], {"x": 1}, {"": None}),
+    *([2**70], [0.5, 1e308]),
+)
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
@@ -169,6 +171,11 @@ def _cut(data: bytes, rng: random.Random) -> bytes:
     return data[: rng.randrange(len(data) + 1)]
 
 
+def _zero(data: bytes, rng: random.Random) -> bytes:
+    at = rng.randrange(len(data) + 1)
+    return data[:at] + b"\0" + data[at:]
+
+
 PLAIN: tuple[Damage, ...] = (
     _edited,
     _flipped,
@@ -183,7 +190,7 @@ PLAIN: tuple[Damage, ...] = (
     lambda data, rng: data.decode("latin-1").encode("utf-16"),
     lambda data, rng: data + data,
     lambda data, rng: data + bytes(rng.randint(1, 600)),
-    lambda data, rng: (at := rng.randrange(len(data) + 1)) and data[:at] + b"\0" + data[at:],
+    _zero,
     lambda data, rng: data.replace(b",", rng.choice((b";", b"\t", b",,", b" "))),
     lambda data, rng: data.replace(b'"', rng.choice((b"'", b"", b'""'))),
     lambda data, rng: data[: len(data) // 2] + bytes(len(data) - len(data) // 2),

@@ -23,6 +23,14 @@ class Bad(AssertionError):
     """Something else than an answer or words came out."""
 
 
+def warm() -> None:
+    """Import what the verbs import, so that nobody's seconds are theirs."""
+    for name in ("matplotlib", "networkx", "pyarrow.parquet", "scipy.optimize", "scipy.sparse", "yaml"):
+        __import__(name)
+    for name in ("placement", "routing", "collocation", "microbatch", "mesh", "engines", "replay", "bench"):
+        __import__(f"moeopt.{name}.public")
+
+
 def once(kind: Kind, path: Path, whole: bytes, seed: int) -> None:
     """Damage the file by the seed and read it; `Bad` where that ends in anything but an answer or words."""
     data = damaged(whole, random.Random(f"{seed} {path.name}"))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fuzz.damage import damaged
 from tests.fuzz.kinds import KINDS, run
-from tests.fuzz.once import once
+from tests.fuzz.once import once, warm
 
 SEEDS = 3
 """A glance at each kind; ``python -m tests.fuzz`` goes on for as long as one likes."""
@@ -20,6 +20,7 @@ SEEDS = 3
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("MOEOPT_INTERPRET", "1")
+    warm()
     yield
 
 
