@@ -27,7 +27,7 @@ def warm() -> None:
     """Import what the verbs import, so that nobody's seconds are theirs."""
     for name in ("matplotlib", "networkx", "pyarrow.parquet", "scipy.optimize", "scipy.sparse", "yaml"):
         __import__(name)
-    for name in ("placement", "routing", "collocation", "microbatch", "mesh", "engines", "replay", "bench"):
+    for name in ("placement", "routing", "collocation", "microbatch", "mesh", "replay", "bench"):
         __import__(f"moeopt.{name}.public")
 
 
