@@ -13,7 +13,7 @@ from moeopt.placement.plan import Placement
 
 SCHEMA = "moeopt/placement-result/1"
 
-_STRICT = ConfigDict(extra="forbid", strict=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class LayerPlan(BaseModel):
@@ -56,7 +56,7 @@ class Seconds(BaseModel):
 class Advice(BaseModel):
     """What to do with the plan."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
     action: str
     reason: str
 
@@ -128,7 +128,7 @@ class Solution(BaseModel):
 class Certificate(BaseModel):
     """What proves the bound of one layer; fields by kind, see ``models/placement.md``."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
     layer: int
     kind: str
 
@@ -143,7 +143,7 @@ class Certificates(BaseModel):
 class EmbeddedInstance(BaseModel):
     """The instance document without its loads; its own model has the other fields."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
     schema_: Literal["moeopt/placement-instance/1"] = Field(alias="schema")
     layers: list[int]
 
@@ -160,7 +160,7 @@ class InstanceReference(BaseModel):
 class ResultDocument(BaseModel):
     """The result of a placement, which is the plan as well."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, title=SCHEMA)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, title=SCHEMA)
     schema_: Literal["moeopt/placement-result/1"] = Field(alias="schema")
     problem: Literal["placement"]
     instance: InstanceReference

@@ -23,7 +23,7 @@ TOLERANCE = 1e-9
 """Relative difference up to which a stated number and the recomputed one are the same."""
 
 _FRACTION = r"^[0-9]+(/[1-9][0-9]*)?$"
-_STRICT = ConfigDict(extra="forbid", strict=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class CutDocument(BaseModel):
@@ -95,7 +95,7 @@ class Reference(BaseModel):
 class ResultDocument(BaseModel):
     """The result of a routing."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, title=SCHEMA)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, title=SCHEMA)
     schema_: Literal["moeopt/routing-result/1"] = Field(alias="schema")
     problem: Literal["routing"]
     instance: Reference

@@ -41,7 +41,7 @@ def run(*words: object) -> tuple[int, str]:
 
 
 def _stream() -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)  # some verbs write bytes
+    return io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True)  # some verbs write bytes
 
 
 def _said(stream: io.TextIOWrapper) -> str:

@@ -69,13 +69,14 @@ def mutants(source: str) -> list[Mutant]:
             continue
         for place, (what, _) in enumerate(_changes(node)):
             first = getattr(node, "lineno", 0)
-            last = first if isinstance(node, ast.If | ast.For | ast.While) else getattr(node, "end_lineno", first)
+            whole = node.test if isinstance(node, ast.If | ast.While) else node
+            last = first if isinstance(node, ast.For) else getattr(whole, "end_lineno", first)
             found.append(Mutant(first, last, what, source, number, place))
     return sorted(found, key=lambda one: (one.first, one.what))
 
 
 def _bodies(tree: ast.Module) -> set[int]:
-    """Nodes, by id, in the bodies of functions; no annotation, whose values nobody reads."""
+    """Nodes, by id, in the bodies of functions; no annotation, and no ``strict=True``, an assertion."""
     found: set[int] = set()
     for one in ast.walk(tree):
         if isinstance(one, ast.FunctionDef):
@@ -85,6 +86,8 @@ def _bodies(tree: ast.Module) -> set[int]:
         for name in ("annotation", "returns"):
             if (part := getattr(one, name, None)) is not None:
                 found.difference_update(map(id, ast.walk(part)))
+        if isinstance(one, ast.keyword) and one.arg == "strict":
+            found.discard(id(one.value))
     return found
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moeopt.limits import Deadline
 from moeopt.placement import PlacementInstance, bounds, deal_bounds, pigeonhole, window_bounds
 from moeopt.placement.simple_bounds import most_replicas
 from tests import oracles, strategies
@@ -263,6 +264,38 @@ def test_a_constant_load_lifts_every_bound_by_what_it_adds(shared: str) -> None:
     assert bounds.cheap(instance)[0].value == max(largest, average) + base[0] / 2
 
 
+def test_under_a_rule_of_whole_sources_deals_hold_without_proofs() -> None:
+    fields: dict[str, Any] = {"slots": [1, 1, 1, 1], "nodes": [0, 0, 1, 1], "groups": 2, "split": "sglang-static"}
+    instance = PlacementInstance([[5, 1, 1, 5]], **fields)
+    even = bounds.check(instance.even, 0, {"kind": "deals"})
+    assert (
+        bounds.check(instance, 0, {"kind": "deals"})
+        == bounds.check(instance, 0, {"kind": "deals", "nodes": [3]})
+        == even
+    )
+    (cheap,) = bounds.cheap(instance)
+    assert cheap.value >= even and cheap.kind in ("deals", "sources")
+    assert bounds.tighten(instance, cheap, 0, float(cheap.value) * 2) is cheap
+    assert bounds.priced(instance, cheap, 0, float(cheap.value) * 2, 0.0, Deadline(None)) is cheap
+
+
+def test_few_slots_have_bounds_of_their_own() -> None:
+    """Two slots a GPU: the 9 and the 8 cannot both lie with a 5, whatever is shared."""
+    instance = PlacementInstance([[9, 8, 7, 6, 5]], slots=[2, 2, 2])
+    (cheap,) = bounds.cheap(instance)
+    best = oracles.optimum(instance)
+    assert best is not None and cheap.value < best
+    tight = bounds.tighten(instance, cheap, 0, float(best))
+    assert cheap.value < tight.value <= best and tight.kind in ("configuration", "pigeonhole")
+    found = bounds.priced(instance, cheap, 0, float(best), 0.0, Deadline(None))
+    assert cheap.value < found.value <= best and found.kind == "configuration"
+    for bound in (tight, found):
+        assert bounds.check(instance, 0, bound.certificate) == bound.value
+    random = PlacementInstance([[9, 8, 7, 6, 5]], slots=[2, 2, 2], split="random")
+    assert bounds.tighten(random, cheap, 0, float(best)).value == tight.value
+    assert bounds.priced(random, cheap, 0, float(best), 0.0, Deadline(None)).value == found.value
+
+
 def test_tighten_leaves_alone_what_is_closed_or_was_tried() -> None:
     instance = PlacementInstance(HEAVY, **PLAIN)
     cheap = bounds.cheap(instance)[0]
@@ -343,6 +376,15 @@ def test_a_blend_has_the_loads_and_floors_of_its_windows(floor_rule: str) -> Non
         assert 0 <= wanted - load * grain <= 2 * grain
     floor = (Fraction(1, 4) / ideals[0] + Fraction(3, 4) * 2 / ideals[1]) * (floor_rule == "per_replica")
     assert 0 <= floor - Fraction(blended.floor_tokens) * grain <= 2 * grain
+
+
+def test_without_time_windows_keep_their_own_bounds() -> None:
+    """The envelope says more here, and takes time that there is not."""
+    instance = PlacementInstance([[[6, 1, 1]], [[1, 1, 6]]], slots=[2, 2], combine="worst")
+    (late,) = bounds.cheap(instance, Deadline(0.0))
+    (found,) = bounds.cheap(instance)
+    assert late.kind == "windows" and found.value >= late.value
+    assert (found.kind, found.value > late.value) == ("envelope", True)
 
 
 def test_tightened_windows_are_never_worse_and_hold() -> None:

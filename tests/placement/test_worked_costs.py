@@ -275,6 +275,15 @@ def test_moves_are_pairs_that_are_new() -> None:
     assert near == [(3, 2), (2, 3)]  # a source on the same node
 
 
+def test_a_pair_is_an_expert_and_a_gpu_and_no_other() -> None:
+    wide = PlacementInstance([[1] * 8], slots=[2] * 4, current=[[0, 1, 2, 3, 4, 5, 6, 7]])
+    assert new_pairs(wide, np.array([4, 1, 0, 3, 2, 5, 6, 7]), 0).tolist() == [[4, 0, 0], [0, 1, 2], [2, 2, 4]]
+    twice = PlacementInstance([[1, 1]], slots=[2, 2], distinct=False, current=[[0, 1, 0, 1]])
+    assert new_pairs(twice, np.array([0, 0, 1, 1]), 0).tolist() == []
+    other = PlacementInstance([[1, 1]], slots=[2, 2], distinct=False, current=[[0, 0, 1, 1]])
+    assert new_pairs(other, np.array([1, 1, 0, 0]), 0).tolist() == [[1, 0, 0], [0, 1, 2]]
+
+
 def test_sources_are_asked_in_turn_and_storage_where_none_is_left() -> None:
     three = PlacementInstance([[1, 1]], slots=[1] * 4, current=[[0, 0, 1, 1]])
     found = [(one.source, one.gpu) for one in list_moves(three, np.array([0, 0, 0, 0]), 0)]
