@@ -8,13 +8,15 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-inp
 LOADS := instances/published/deepseek_v2_lite_law.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reports test bench reference lint clean
+.PHONY: help demo reports test bench mutants fuzz reference lint clean
 
 help:
 	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
 	@echo "make reports   the pages in reports/, one of each problem, about a minute"
 	@echo "make test    ruff, mypy and pytest"
 	@echo "make bench   the table of targets, about 25 minutes; kept in reports/placement-bench.md"
+	@echo "make mutants   small faults put into referees and bounds, and the tests that notice; an hour or more"
+	@echo "make fuzz    every kind of file read damaged, half a minute each"
 	@echo "make reference   values of the sources beside ours"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make clean   remove what these targets made"
@@ -68,6 +70,13 @@ test: lint
 
 bench: $(VENV)/run.stamp
 	$(BIN)/python -m tests.benchmarks.targets --write
+
+mutants: $(VENV)/test.stamp
+	$(BIN)/python -m tests.mutation placement
+	$(BIN)/python -m tests.mutation microbatch
+
+fuzz: $(VENV)/test.stamp
+	$(BIN)/python -m tests.fuzz --seconds 30
 
 reference: $(VENV)/test.stamp
 	$(BIN)/python -m tests.reference

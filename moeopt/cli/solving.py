@@ -80,13 +80,18 @@ def named(problem: Problem[Any, Any], method: str, everything: bool) -> Iterator
 
 def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) -> Result:
     """One method on one instance, with a progress bar."""
+    from moeopt.kernels._jit import unkept_note
     from moeopt.placement import PROBLEM
 
     find_plugins([method])
     _say_if_compiling(instance, solving, say)
     ours = named(PROBLEM, method, say.verbose)
     with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]), ours:
-        return PROBLEM.solve(instance, method=method, limits=solving.limits(), seed=solving.seed, on_progress=listener)
+        found = PROBLEM.solve(instance, method=method, limits=solving.limits(), seed=solving.seed, on_progress=listener)
+    unkept = unkept_note()
+    if unkept is not None:
+        say.note(unkept)
+    return found
 
 
 def _a_line_a_kind(faults: Sequence[str]) -> list[str]:

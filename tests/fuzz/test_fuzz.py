@@ -20,7 +20,7 @@ SEEDS = 3
 """A glance at each kind; ``python -m tests.fuzz`` goes on for as long as one likes."""
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("MOEOPT_INTERPRET", "1")
     warm()
@@ -28,7 +28,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_whatever_is_in_a_file_an_answer_or_words_come_out(name: str, tmp_path: Path, interpreted: None) -> None:
+def test_whatever_is_in_a_file_an_answer_or_words_come_out(name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
     path = kind.make(tmp_path)
     whole = path.read_bytes()

@@ -279,21 +279,52 @@ def test_under_a_rule_of_whole_sources_deals_hold_without_proofs() -> None:
     assert bounds.priced(instance, cheap, 0, float(cheap.value) * 2, 0.0, Deadline(None)) is cheap
 
 
-def test_few_slots_have_bounds_of_their_own() -> None:
-    """Two slots a GPU: the 9 and the 8 cannot both lie with a 5, whatever is shared."""
-    instance = PlacementInstance([[9, 8, 7, 6, 5]], slots=[2, 2, 2])
+@pytest.mark.parametrize("split", ["even", "random"])
+@pytest.mark.parametrize(
+    ("loads", "gpus"), [([12, 12, 9, 2], 2), ([11, 10, 2, 2], 3), ([9, 9, 6, 1], 2), ([8, 7, 1, 1], 3)]
+)
+def test_few_slots_have_bounds_of_their_own(loads: list[int], gpus: int, split: str) -> None:
+    """Two slots a GPU, where crowds and partners prove more than pigeonholes do, and prices the most."""
+    instance = PlacementInstance([loads], slots=[2] * gpus, split=split)
     (cheap,) = bounds.cheap(instance)
-    best = oracles.optimum(instance)
+    best = oracles.optimum(instance.even)
     assert best is not None and cheap.value < best
     tight = bounds.tighten(instance, cheap, 0, float(best))
-    assert cheap.value < tight.value <= best and tight.kind in ("configuration", "pigeonhole")
     found = bounds.priced(instance, cheap, 0, float(best), 0.0, Deadline(None))
-    assert cheap.value < found.value <= best and found.kind == "configuration"
     for bound in (tight, found):
+        assert bound.kind == "configuration" and cheap.value < bound.value <= best
         assert bounds.check(instance, 0, bound.certificate) == bound.value
-    random = PlacementInstance([[9, 8, 7, 6, 5]], slots=[2, 2, 2], split="random")
-    assert bounds.tighten(random, cheap, 0, float(best)).value == tight.value
-    assert bounds.priced(random, cheap, 0, float(best), 0.0, Deadline(None)).value == found.value
+    assert bounds.priced(instance, found, 0, float(found.value), 0.0, Deadline(None)) is found
+    high = bounds.LayerBound("mean", best, {"kind": "mean"})
+    for tool in (bounds.tighten, lambda *words: bounds.priced(*words, 0.0, Deadline(None))):
+        assert tool(instance, high, 0, float(best) * 1.5) is high  # what is known is never given up for less
+
+
+def test_bounds_beside_a_constant_load_are_raised_as_one() -> None:
+    shape: dict[str, Any] = {"slots": [2, 2], "top_k": 2, "shared": "replicated"}
+    instance = PlacementInstance([[12, 12, 9, 2]], **shape)
+    base = (instance.exact_base or (Fraction(0),))[0]
+    (cheap,), best = bounds.cheap(instance), 21 + base
+    assert cheap.value == Fraction(35, 2) + base
+    for bound in (
+        bounds.tighten(instance, cheap, 0, float(best)),
+        bounds.priced(instance, cheap, 0, float(best), 0.0, Deadline(None)),
+    ):
+        assert Fraction(41, 2) + base < bound.value <= best
+        assert bounds.check(instance, 0, bound.certificate) == bound.value
+    assert bounds.tighten(instance, cheap, 0, float(cheap.value)) is cheap
+
+
+def test_what_is_alone_in_a_plan_is_bounded_by_the_heaviest() -> None:
+    """Free shares: a heavy expert on the GPUs there are for it; a floor for each replica counts once."""
+    for rule, value in (("per_expert", Fraction(9)), ("per_replica", Fraction(9))):
+        one = PlacementInstance([[9, 1, 1]], slots=[1] * 3, split="free", floor_rule=rule, floor_tokens=0.5)
+        (found,) = bounds.cheap(one)
+        assert (found.kind, found.value, found.certificate.get("expert")) == ("alone", value, 0)
+    even = PlacementInstance([[9, 1, 1]], slots=[1] * 3)
+    assert [(one.kind, one.value) for one in bounds.cheap(even)] == [("largest", 9)]
+    flat = PlacementInstance([[1, 1, 1], [3, 1, 2]], slots=[1] * 3)
+    assert [one.kind for one in bounds.cheap(flat)] == ["mean", "largest"]  # the mean where they are equal
 
 
 def test_tighten_leaves_alone_what_is_closed_or_was_tried() -> None:
