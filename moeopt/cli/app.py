@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -97,3 +98,9 @@ def _listed() -> None:
 
 for _name, _line in VERBS.items():
     app.command(_name, short_help=_line)(_listed)
+
+
+@cache
+def command() -> Any:
+    """All verbs with their options, put together once a process: that takes longer than most verbs do."""
+    return typer.main.get_command(app)
