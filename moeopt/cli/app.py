@@ -56,8 +56,9 @@ class Verbs(TyperGroup):
             raise typer.Abort from None
 
 
+@cache
 def command_of(name: str) -> Any:
-    """The command of a verb."""
+    """The command of a verb, with its options put together once a process."""
     module = import_module(f"moeopt.cli.{name}")
     alone = typer.Typer(**PARSING)
     alone.command(name, epilog=module.EXAMPLE)(getattr(module, name))
@@ -102,5 +103,5 @@ for _name, _line in VERBS.items():
 
 @cache
 def command() -> Any:
-    """All verbs with their options, put together once a process: that takes longer than most verbs do."""
+    """The list of all verbs, put together once a process."""
     return typer.main.get_command(app)
