@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-inp
 LOADS := instances/published/deepseek_v2_lite_law.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reports test cases package bench reference lint clean
+.PHONY: help demo reports test cases package bench mutants fuzz reference lint clean
 
 help:
 	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
@@ -17,6 +17,8 @@ help:
 	@echo "make cases   inputs that have broken planners, one by one: what came, and whether that is right"
 	@echo "make package   wheel and sdist, installed and used in empty environments; some minutes; PYTHONS=\"python3.11 python3.13\""
 	@echo "make bench   the table of targets, about 25 minutes; kept in reports/placement-bench.md"
+	@echo "make mutants   small faults put into referees and bounds, and the tests that notice; an hour or more"
+	@echo "make fuzz    every kind of file read damaged, half a minute each"
 	@echo "make reference   values of the sources beside ours"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make clean   remove what these targets made"
@@ -79,6 +81,13 @@ cases: $(VENV)/test.stamp
 
 package: $(VENV)/run.stamp
 	$(BIN)/python -m tests.packaging $(foreach one,$(PYTHONS),--python $(one))
+
+mutants: $(VENV)/test.stamp
+	$(BIN)/python -m tests.mutation placement
+	$(BIN)/python -m tests.mutation microbatch
+
+fuzz: $(VENV)/test.stamp
+	$(BIN)/python -m tests.fuzz --seconds 30
 
 reference: $(VENV)/test.stamp
 	$(BIN)/python -m tests.reference

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import secrets
 import stat
 from collections.abc import Mapping
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from moeopt.errors import InstanceError, Violation
+
+TEMPORARY = ".moeopt."
+"""How the name of a file begins that is being written; a kill at that moment leaves it behind."""
 
 
 def write_files(contents: Mapping[str, str | bytes], *, force: bool = False) -> None:
@@ -31,7 +35,7 @@ def write_files(contents: Mapping[str, str | bytes], *, force: bool = False) -> 
         for path, content in contents.items():
             target = Path(path)
             if exists(target):
-                kept[target] = target.with_name(f".moeopt.{secrets.token_hex(6)}")
+                kept[target] = target.with_name(f"{TEMPORARY}{secrets.token_hex(6)}")
                 os.link(target, kept[target])
             write_file(target, content, force=force)
             written.append(target)
@@ -89,9 +93,10 @@ def write_file(path: str | Path, content: str | bytes, *, force: bool = False) -
         raise InstanceError(
             [Violation("output", "", str(target), rule, "Choose another name, or - for standard output")]
         )
-    data = content.encode() if isinstance(content, str) else content
+    # a name of a file that is no UTF-8 may stand in a note
+    data = content.encode(errors="replace") if isinstance(content, str) else content
     try:
-        temporary = target.with_name(f".moeopt.{secrets.token_hex(6)}")  # the name itself may be as long as can be
+        temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(6)}")  # the name itself may be as long as can be
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -189,7 +194,7 @@ def read_json(text: str | bytes, source: str, *, allow_nan: bool = False) -> Any
     Raises
     ------
     InstanceError
-        Empty, broken (with line and column), not UTF-8, or holding NaN or an infinity.
+        Empty, broken (with line and column), not UTF-8, or holding NaN, an infinity or half of a character.
     """
 
     def refuse(rule: str, fix: str, where: str = "", value: str = "...") -> InstanceError:
@@ -218,7 +223,13 @@ def read_json(text: str | bytes, source: str, *, allow_nan: bool = False) -> Any
         return seen
 
     try:
-        return json.loads(text, parse_constant=no_constant, object_pairs_hook=unique, parse_float=_finite)
+        found = json.loads(text, parse_constant=no_constant, object_pairs_hook=unique, parse_float=_finite)
+        if _HALF.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])[1:-1]
+        raise refuse(f"{half} is half of a character", "Write the text as UTF-8", value=half) from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         snippet = repr(text[max(0, error.pos - 20) : error.pos + 10])
@@ -227,6 +238,10 @@ def read_json(text: str | bytes, source: str, *, allow_nan: bool = False) -> Any
         if isinstance(error, InstanceError):
             raise
         raise refuse(f"cannot be read ({error})", "Repair the file") from error
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""Where halves of characters may stand: in pairs they are one."""
 
 
 def _finite(text: str) -> float:

@@ -16,7 +16,6 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 
 from moeopt.comparison import NOT_RUN, Comparison, Row
 from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations, did_you_mean
-from moeopt.executors.rows import make_rows, row_in_worker
 from moeopt.limits import Deadline, Limits
 from moeopt.method import Context, Listener, Method, Outcome, Progress
 from moeopt.plugins import call, check_policy, import_policy, overrun
@@ -236,6 +235,8 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         >>> found.best, [row.result.objective for row in found.rows]
         ('exact', [7.0, 6.0])
         """
+        from moeopt.executors.rows import make_rows, row_in_worker  # and with it the machinery of futures
+
         limits, seed = self._checked(instance, limits, seed)
         names = _names(methods)
         check = Violations()

@@ -100,6 +100,8 @@ def test_a_missing_folder_and_a_folder_for_a_file_are_refused(tmp_path: Path) ->
         ("1" * 10_000, ["cannot be read"]),
         (b"\xff\xfe{}", ["not UTF-8", "byte 0"]),
         (b'{"a": "\x80"}', ["not UTF-8", "byte 7"]),
+        ('{"a": ["\\ud800"]}', ["ud800 is half of a character"]),
+        ('{"\\uDFFF\\ud83d": 1}', ["udfff is half of a character"]),
     ],
 )
 def test_broken_json_is_refused_with_its_place(text: str | bytes, words: list[str]) -> None:
@@ -113,6 +115,16 @@ def test_broken_json_is_refused_with_its_place(text: str | bytes, words: list[st
 def test_a_byte_order_mark_is_taken_and_nan_where_a_caller_names_its_place() -> None:
     assert read_json(b"\xef\xbb\xbf[1]", "a") == read_json("\ufeff[1]", "a") == [1]
     assert repr(read_json("[NaN]", "a", allow_nan=True)) == "[nan]"
+
+
+def test_both_halves_of_a_character_are_one() -> None:
+    assert read_json('["\\ud83d\\ude00"]', "a") == ["\U0001f600"]
+
+
+def test_text_with_half_a_character_is_written_all_the_same(tmp_path: Path) -> None:
+    """The name of a file that is no UTF-8 comes as such text, and a plan with it in a note could not be written."""
+    write_file(tmp_path / "note.txt", "loads of \udcff.csv")
+    assert (tmp_path / "note.txt").read_text() == "loads of ?.csv"
 
 
 def test_a_file_that_is_missing_or_a_folder_is_refused(tmp_path: Path) -> None:

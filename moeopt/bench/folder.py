@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
+import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from moeopt.bench.cell import CELL_SCHEMA, Cell
+from moeopt.documents import TEMPORARY
 from moeopt.errors import InstanceError, Violation
 
 TIMES = "times.jsonl"
@@ -22,11 +26,27 @@ def write_cell(folder: Path, cell: Cell, document: dict[str, Any]) -> None:
     seconds = result.pop("runtime_s")
     write_file(folder / cell.file_name, to_json(result) + "\n", force=True)
     try:
-        with (folder / TIMES).open("a", encoding="utf-8") as times:
-            times.write(json.dumps({"fingerprint": cell.fingerprint, "runtime_s": seconds}) + "\n")
+        with (folder / TIMES).open("ab+") as times:
+            line = json.dumps({"fingerprint": cell.fingerprint, "runtime_s": seconds}) + "\n"
+            times.write((b"" if _ends(times) else b"\n") + line.encode())
     except OSError as error:
         rule = f"cannot be written ({error.strerror or error})"
         raise InstanceError([Violation("output", "", str(folder / TIMES), rule, "Make room and --resume")]) from None
+
+
+def _ends(times: BinaryIO) -> bool:
+    """Whether the last line is whole: a kill cuts it short, and the next one must not grow on it."""
+    if not times.seek(0, os.SEEK_END):
+        return True
+    times.seek(-1, os.SEEK_END)
+    return times.read(1) == b"\n"
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a kill while a file was being written has left behind."""
+    for one in folder.glob(f"{TEMPORARY}*"):
+        with contextlib.suppress(OSError):
+            one.unlink()
 
 
 def read_cells(folder: str | Path, cells: Iterable[Cell] | None = None) -> list[dict[str, Any]]:
@@ -77,8 +97,26 @@ def _read(path: Path) -> dict[str, Any] | None:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None  # it is done again
-    known = isinstance(document, dict) and document.get("schema") == CELL_SCHEMA
-    return document if known and isinstance(document.get("fingerprint"), str) else None
+    return document if _is_result(document) else None
+
+
+def _is_result(document: Any) -> bool:
+    """Whether this is what `write_cell` wrote, as far as tables read it: somebody may have edited the file."""
+    from moeopt.bench.tables import AXES, METRICS
+
+    if not isinstance(document, dict) or document.get("schema") != CELL_SCHEMA:
+        return False
+    cell, figures = document.get("cell"), [document.get(name) for name in METRICS]
+    named = isinstance(cell, dict) and all(isinstance(cell.get(axis), str | int) for axis in AXES)
+    numbers = all(one is None or (type(one) in (int, float) and _finite(one)) for one in figures)
+    return named and numbers and isinstance(document.get("fingerprint"), str)
+
+
+def _finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond a double
+        return False
 
 
 def _times(folder: Path) -> dict[str, float]:
@@ -90,7 +128,9 @@ def _times(folder: Path) -> dict[str, float]:
     for line in lines:
         try:
             one = json.loads(line)
-            found[one["fingerprint"]] = float(one["runtime_s"])
-        except (ValueError, TypeError, KeyError):
+            seconds = one["runtime_s"]
+            if type(seconds) in (int, float) and _finite(seconds):
+                found[one["fingerprint"]] = float(seconds)
+        except (ValueError, TypeError, KeyError, RecursionError):
             continue  # the line that a kill cut short
     return found

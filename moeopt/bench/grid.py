@@ -198,7 +198,7 @@ def _loads(where: str, value: Any, check: Violations) -> dict[str, Any]:
         check.add(where, dict(value), rule="needs either a generator or a file", fix="Give one of them")
     elif "file" in value and not isinstance(value["file"], str):
         check.add(f"{where}.file", value["file"], rule="must be a path", fix="Give the path of loads")
-    elif "file" not in value and value["generator"] not in GENERATORS:
+    elif "file" not in value and str(value["generator"]) not in GENERATORS:
         fix = did_you_mean(str(value["generator"]), GENERATORS, f"Known are {', '.join(GENERATORS)}", most=1)
         check.add(f"{where}.generator", value["generator"], rule="is not a generator", fix=fix)
     return dict(value)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moeopt.bench.cell import Cell, run_cell
-from moeopt.bench.folder import done, write_cell
+from moeopt.bench.folder import done, tidy, write_cell
 from moeopt.bench.grid import Grid
 from moeopt.executors import Lost, run_all
 
@@ -67,6 +67,7 @@ def run_grid(
     except OSError as error:
         rule = f"cannot be made ({error.strerror or error})"
         raise InstanceError([Violation("output", "", str(folder), rule, "Give a folder in one that exists")]) from None
+    tidy(place)
     cells = list(grid.cells())
     open_cells = [cell for cell in cells if not done(place, cell)]
     total, count = len(cells), len(cells) - len(open_cells)

@@ -49,13 +49,13 @@ def _open_missing_streams() -> None:
 
 
 def _run(words: list[str]) -> int:
-    from moeopt.cli.app import app
+    from moeopt.cli.app import command
     from moeopt.cli.say import close_quietly, complain
     from moeopt.cli.verb import BAD_USAGE, COMMAND
 
     token = COMMAND.set(tuple(words))
     try:
-        code = app(args=words, prog_name="moeopt", standalone_mode=False)
+        code = command()(args=words, prog_name="moeopt", standalone_mode=False)
     except Exception as error:
         if type(error).__name__ == "Abort":  # what the parser makes of an interrupt outside a verb
             raise KeyboardInterrupt from error

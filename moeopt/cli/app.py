@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -55,8 +56,9 @@ class Verbs(TyperGroup):
             raise typer.Abort from None
 
 
+@cache
 def command_of(name: str) -> Any:
-    """The command of a verb."""
+    """The command of a verb, with its options put together once a process."""
     module = import_module(f"moeopt.cli.{name}")
     alone = typer.Typer(**PARSING)
     alone.command(name, epilog=module.EXAMPLE)(getattr(module, name))
@@ -97,3 +99,9 @@ def _listed() -> None:
 
 for _name, _line in VERBS.items():
     app.command(_name, short_help=_line)(_listed)
+
+
+@cache
+def command() -> Any:
+    """The list of all verbs, put together once a process."""
+    return typer.main.get_command(app)

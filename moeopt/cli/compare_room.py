@@ -178,7 +178,7 @@ class Room(ABC):
                 self.problem.compare,
                 instance,
                 names,
-                plans=ready | plans,
+                plans=ready | plans or None,
                 limits=limits,
                 seed=asked.solving.seed,
                 on_progress=listener,

@@ -98,7 +98,7 @@ def place(
         gone = ", ".join(map(str, sorted({*instance.lost, *instance.retire})))
         say.note(f"out, with nothing placed there: GPUs {gone}; with --current a running plan is repaired")
     after = After(kept, decide=deciding.arguments())
-    result = decided(solve(instance, method, solving, say, executor, after), deciding)
+    result = decided(solve(instance, method, solving, say, after, executor), deciding)
     if kept:
         result = replace(result, notes=(*kept, *result.notes))
     if per_step is not None:

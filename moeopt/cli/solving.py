@@ -85,13 +85,14 @@ def solve(
     method: str,
     solving: Solving,
     say: Say,
-    executor: Callable[[], Executor] | None = None,
     after: After = After(),
+    executor: Callable[[], Executor] | None = None,
 ) -> Result:
     """One method on one instance, with a progress bar; with an executor layer beside layer.
 
     `after` is what the verb adds to the result.
     """
+    from moeopt.kernels._jit import unkept_note
     from moeopt.placement import PROBLEM, solve_layers
 
     find_plugins([method])
@@ -100,8 +101,13 @@ def solve(
     with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]), ours:
         how: dict[str, Any] = {"method": method, "limits": solving.limits(), "seed": solving.seed}
         if executor is not None:
-            return ask(solve_layers, instance, **how, executor=executor, on_progress=listener, after=after)
-        return ask(PROBLEM.solve, instance, **how, on_progress=listener, after=after)
+            how["executor"] = executor
+        work = PROBLEM.solve if executor is None else solve_layers
+        found = ask(work, instance, **how, on_progress=listener, after=after)
+    unkept = unkept_note()
+    if unkept is not None:
+        say.note(unkept)
+    return found
 
 
 def _a_line_a_kind(faults: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from moeopt.result_frame import InstanceReference, ResultFrame, check_schema
 
 SCHEMA = "moeopt/collocation-result/1"
 
-_STRICT = ConfigDict(extra="forbid", strict=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 FRACTION = r"^-?[0-9]+(/[1-9][0-9]*)?$"
 
 
@@ -37,7 +37,7 @@ class LayerDocument(BaseModel):
 class Advice(BaseModel):
     """What to do with the plan."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
     action: Literal["keep", "move"]
     reason: str
 
@@ -72,7 +72,7 @@ class Solution(BaseModel):
 class Certificate(BaseModel):
     """What proves the bound of one layer; fields by kind, see ``models/collocation.md``."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
     layer: int
     kind: str
     value: str = Field(pattern=FRACTION)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -44,6 +45,16 @@ def interpreter_note(what: str, compiled: bool, room_s: float = 3.0) -> str | No
 
 KERNELS: list[Kernel[Any, Any]] = []
 """Every kernel, for `warmup`."""
+
+
+def unkept_note() -> str | None:
+    """What to say where code was compiled that the next process will not find; ``None`` elsewhere."""
+    if all(kernel.cached for kernel in KERNELS):
+        return None
+    return (
+        "compiled code cannot be kept, as no folder for it can be written, and is made anew in every process: "
+        "set NUMBA_CACHE_DIR to one that can"
+    )
 
 
 class Kernel(Generic[P, R]):
@@ -128,7 +139,9 @@ class Kernel(Generic[P, R]):
         if not has_numba():
             return False
         source = Path(self.function.__code__.co_filename)
-        folders = [source.parent / "__pycache__", Path.home() / ".cache" / "numba"]
+        folders = [source.parent / "__pycache__"]
+        with suppress(RuntimeError):  # a user of no name, in a container, has no home
+            folders.append(Path.home() / ".cache" / "numba")
         if os.environ.get("NUMBA_CACHE_DIR"):
             folders.insert(0, Path(os.environ["NUMBA_CACHE_DIR"]))
         pattern = f"**/{source.stem}.{self.function.__qualname__}-*.nbi"

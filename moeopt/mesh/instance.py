@@ -22,7 +22,6 @@ from moeopt.mesh.imbalance import Imbalance
 from moeopt.mesh.workload import Slo, Workload
 
 Objective = Literal["gpus", "price", "goodput", "time"]
-SCHEMA = "moeopt/mesh-instance/1"
 FAMILIES: tuple[Family, ...] = get_args(Family)
 OR_GOODPUT = ", or ask for goodput with the GPUs there are"
 """What else one demand without a rate can be asked for."""
@@ -246,7 +245,7 @@ class MeshInstance:
 
     def to_dict(self) -> dict[str, Any]:
         """The document: what `from_dict` reads, all seconds and bytes."""
-        from moeopt.mesh.document import to_document
+        from moeopt.mesh.written import to_document
 
         return to_document(self)
 

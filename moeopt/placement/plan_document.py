@@ -14,7 +14,7 @@ from moeopt.result_frame import ResultFrame, check_schema
 
 SCHEMA = "moeopt/placement-result/1"
 
-_STRICT = ConfigDict(extra="forbid", strict=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class LayerPlan(BaseModel):
@@ -57,7 +57,7 @@ class Seconds(BaseModel):
 class Advice(BaseModel):
     """What to do with the plan."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
     action: str
     reason: str
 
@@ -129,7 +129,7 @@ class Solution(BaseModel):
 class Certificate(BaseModel):
     """What proves the bound of one layer; fields by kind, see ``models/placement.md``."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
     layer: int
     kind: str
 
@@ -144,7 +144,7 @@ class Certificates(BaseModel):
 class EmbeddedInstance(BaseModel):
     """The instance document without its loads; its own model has the other fields."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
     schema_: Literal["moeopt/placement-instance/1"] = Field(alias="schema")
     layers: list[int]
 

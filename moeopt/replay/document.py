@@ -12,7 +12,7 @@ from moeopt.placement.plan_document import InstanceReference
 from moeopt.replay.answer import SCHEMA
 from moeopt.result_frame import check_schema
 
-_STRICT = ConfigDict(extra="forbid", strict=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 STOPS = Literal["FINISHED", "GAP", "TIME", "NODES", "ITERATIONS", "INTERRUPTED"]
 
 
@@ -119,7 +119,7 @@ class PolicyDocument(BaseModel):
 class ReplayDocument(BaseModel):
     """All policies over one history."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, title=SCHEMA)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, title=SCHEMA)
     schema_: Literal["moeopt/replay-result/1"] = Field(alias="schema")
     instance: InstanceReference
     windows: list[WindowDocument] = Field(min_length=1)

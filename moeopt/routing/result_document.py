@@ -24,7 +24,7 @@ TOLERANCE = 1e-9
 """Relative difference up to which a stated number and the recomputed one are the same."""
 
 _FRACTION = r"^[0-9]+(/[1-9][0-9]*)?$"
-_STRICT = ConfigDict(extra="forbid", strict=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class CutDocument(BaseModel):

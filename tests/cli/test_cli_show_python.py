@@ -40,7 +40,7 @@ def shown(run: Any) -> dict[str, Any]:
     """The names that the printed text defines, once it has run."""
     assert run.code == 0, run.err
     ast.parse(run.out)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(run.out.replace("print(", "(lambda *a, **k: None)("), "shown", "exec"), names)
     return names
 
@@ -56,6 +56,7 @@ DECIDED = ("--max-moves", 3, "--stall", "2s", "--step-time", "30ms", "--steps-un
 SOLVED: dict[str, tuple[object, ...]] = {
     "place": (*LOADS, "--method", "eplb"),
     "limits": (*LOADS, "--method", "search", "--gap", 0.05, "--iterations", 20, "--seed", 4),
+    "layer beside layer": (*LOADS, "--method", "search", "--iterations", 5, "--executor", "threads:2"),
     "names and layers": ("place", "named.csv", "--gpus", 2, "--slots", 4, "--layers", "7", "--method", "lpt"),
     "windows": ("place", "one.csv", "two.csv", "--gpus", 4, "--slots", 12, "--combine", "mean", "--method", "lpt"),
     "replan": ("place", "named.csv", "--gpus", 2, "--slots", 4, "--current", "slots.json", *DECIDED),

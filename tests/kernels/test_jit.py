@@ -44,3 +44,21 @@ def test_code_compiled_from_an_older_source_does_not_count(monkeypatch: pytest.M
     assert kernel.on_disk()
     os.utime(index, (0, 0))
     assert not kernel.on_disk()
+
+
+def test_a_user_without_a_home_has_no_code_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container that runs as a user of no name, asking for the home folder raised."""
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    monkeypatch.setattr("moeopt.kernels._jit.has_numba", lambda: True)
+    assert _jit.jit(test_a_user_without_a_home_has_no_code_there).on_disk() is False
+
+
+def test_code_that_cannot_be_kept_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _jit.unkept_note() is None
+    monkeypatch.setattr(_jit.KERNELS[0], "cached", False)
+    note = _jit.unkept_note()
+    assert note is not None and "made anew in every process" in note and "NUMBA_CACHE_DIR" in note

@@ -300,8 +300,15 @@ def _cluster(renderer: Renderer, cluster: Any, words: list[str]) -> str | None:
     return None
 
 
+def _executor(renderer: Renderer, maker: Any, words: list[str]) -> str:
+    from moeopt.executors import make_executor
+
+    return renderer.call(make_executor, (maker.words,), {})
+
+
 NAMED: dict[str, Callable[[Renderer, Any, list[str]], str | None]] = {
     "LlmFacts": _llm,
     "GpuType": _gpu,
     "Cluster": _cluster,
+    "Maker": _executor,
 }

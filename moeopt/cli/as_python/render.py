@@ -18,7 +18,10 @@ from moeopt.registry import PROBLEMS
 WIDTH = 100
 ROOMS = (*PROBLEMS, "replay", "cluster")
 """Packages whose names are written with theirs in front: ``placement.solve``."""
-HOMES = ("moeopt", *(f"moeopt.{name}" for name in ("llm", "cost", "workload", "report", "calibrate", "bench")))
+HOMES = (
+    "moeopt",
+    *(f"moeopt.{name}" for name in ("llm", "cost", "workload", "report", "calibrate", "bench", "executors")),
+)
 """Packages whose names are imported by themselves."""
 
 

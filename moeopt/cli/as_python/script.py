@@ -19,7 +19,7 @@ from moeopt.cli.ask import SHOWING, After, Told
 from moeopt.limits import Limits
 from moeopt.registry import PROBLEMS, Problem
 
-UNSAID = ("on_progress", "executor")
+UNSAID = ("on_progress", "on_cell")
 """Arguments that change no answer."""
 
 
@@ -64,7 +64,10 @@ def script(told: Told, made: Mapping[int, Any], given: Mapping[str, Any], comman
     if lines[0] == "instance = instance":
         lines[0] = f"instance = {origins.used['instance']}"
         read = [line for line in read if not line.startswith("instance = ")]
-    return "\n".join([*_imports(renderer.imports), "", *read, *lines])
+    body = [*read, *lines]
+    if any("make_executor(" in line for line in body):  # processes import the script once more
+        body = ['if __name__ == "__main__":', *("    " + line.replace("\n", "\n    ") for line in body)]
+    return "\n".join([*_imports(renderer.imports), "", *body])
 
 
 ANSWERS = {

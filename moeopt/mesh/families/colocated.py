@@ -100,8 +100,7 @@ class Mixed:
         ranks = np.where(together(self.decoder.table) > 0, self.decoder.table.dp, 1)
         any_rank: Floats = 1 - (1 - busy) ** ranks
         long: Floats = 1 - (1 - any_rank) ** self.decoder.table.pp
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.where(any_rank > 0, busy / any_rank, 1.0)
+        share = np.where(any_rank > 0, busy / np.where(any_rank > 0, any_rank, 1.0), 1.0)
         return long, Beside(beside, portion.chunk * share), busy
 
 
@@ -126,14 +125,17 @@ def _judge(context: Context, table: Table) -> list[Config]:
                 fit = rooms[draft, overlap].most(portion.chunk)
                 most = np.minimum(fit, context.most_batch)
 
+                def keeps_up(batch: Ints, chosen: tuple = chosen) -> Bools:  # type: ignore[type-arg]
+                    return mixed.busy(batch, chosen[0], chosen[3]) < below
+
                 def fits(batch: Ints, chosen: tuple = chosen) -> Bools:  # type: ignore[type-arg]
                     tpot, ttft = mixed.times(batch, *chosen)
-                    return (tpot <= limits[0]) & (ttft <= limits[1]) & (mixed.busy(batch, chosen[0], chosen[3]) < below)
+                    return (tpot <= limits[0]) & (ttft <= limits[1])
 
                 context.look()
                 alone = mixed.times(np.ones_like(most), *chosen)
                 least = np.minimum(least, alone)
-                batch = largest(fits, most)
+                batch = largest(fits, largest(keeps_up, most))  # the latter takes next to no time
                 kept = np.maximum(batch, 1)
                 tpot, ttft = mixed.times(kept, *chosen)
                 rate = batch * table.dp / tpot * context.launched(table, draft, overlap)

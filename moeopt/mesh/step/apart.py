@@ -11,7 +11,7 @@ from moeopt.cost.operators import moe_ffn
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.shape import ApartShape, Shape
 from moeopt.mesh.step.communicate import bytes_of, copies_of, line_of, vector_bytes
-from moeopt.mesh.step.table import TINY, Floats, Ints, Setting, Table, kinds_of, noise_of
+from moeopt.mesh.step.table import TINY, Floats, Ints, Setting, Table, kinds_of, missed, noise_of
 from moeopt.mesh.step.works import Works, attention_works, dense_works, head_works, roofline, touched_by
 
 
@@ -160,7 +160,7 @@ class ApartTable:
     def _experts(self, tokens: Floats, busiest: Floats) -> Floats:
         """Seconds of the busiest node's experts for so many tokens of all attention nodes."""
         held, top_k = int(self.setting.llm.experts or 0) + self.redundant, int(self.setting.llm.top_k or 0)
-        touched = touched_by(tokens, held, top_k, self.n_e)
+        touched = touched_by(tokens, held, missed(held, top_k), self.n_e)
         return roofline(self.expert_gpu.machine, self.flops * busiest, self.read * touched, self.setting.numerics.ffn)
 
     def step(self, batch: Floats | Ints) -> tuple[Floats, Floats]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from moeopt.mesh.step.communicate import merge
 from moeopt.mesh.step.layers import FfnLayers
-from moeopt.mesh.step.parts import PARTS, slowest, total_s
+from moeopt.mesh.step.parts import PARTS, longest, slowest, total_s
 from moeopt.mesh.step.table import Floats, Ints, Table, kinds_of
 from moeopt.mesh.step.works import attention_works
 
@@ -144,8 +144,7 @@ class Decoder:
         for place, (times, layer) in enumerate(self._layers(sequences, queries, dual, beside)):
             one = layer[0] + layer[1] + layer[2] - (layer[5] if times == 2 else 0.0)
             found = found + (times * one)[..., None] * self.counts[:, :, place]
-        result: Floats = found.max(axis=-1) + hop
-        return result
+        return longest(found) + hop
 
     def _ends(self, sequences: Floats | Ints, queries: int, beside: Beside | None) -> tuple[Floats, Floats]:
         """Seconds of the head, and of the hop to the next stage."""
@@ -158,17 +157,27 @@ class Decoder:
     ) -> Iterator[tuple[int, list[Floats]]]:
         """For each kind of layer, how many micro-batches, and the parts of one."""
         sequences = np.asarray(sequences, dtype=np.float64)
+        attended: dict[tuple[float, int], Floats] = {}  # layers differ in what follows attention more often than in it
         for tokens, moe in self.kinds:
             times = 2 if dual and moe else 1
-            layer = self._layer(tokens, moe, sequences / times, queries, beside, times)
-            yield times, layer
+            own = sequences / times
+            if (tokens, times) not in attended:
+                attended[tokens, times] = self._attention_s(tokens, own, queries)
+            yield times, self._layer(tokens, moe, own, queries, beside, times, attended[tokens, times])
 
     def _layer(
-        self, tokens: float, moe: bool, own: Floats, queries: int, beside: Beside | None = None, times: int = 1
+        self,
+        tokens: float,
+        moe: bool,
+        own: Floats,
+        queries: int,
+        beside: Beside | None = None,
+        times: int = 1,
+        attention_s: Floats | None = None,
     ) -> list[Floats]:
         """Parts of one layer for `own` sequences of each rank and a `times`-th of what is beside, but for launches."""
         every = own * queries
-        first = self.attention[tokens].seconds(self.table.setting.gpu.machine, every, own)
+        first = self._attention_s(tokens, own, queries) if attention_s is None else attention_s
         after = every
         if beside is not None:
             first = first + beside.attention_s[tokens < self.longest] / times
@@ -179,6 +188,10 @@ class Decoder:
         nothing = np.zeros_like(first)
         hidden = np.minimum(first + second + sent - exchanged, exchanged) if times == 2 else nothing
         return [first, second, sent, nothing, nothing, hidden]
+
+    def _attention_s(self, tokens: float, own: Floats, queries: int) -> Floats:
+        """Seconds of attention of one layer for `own` sequences of each rank."""
+        return self.attention[tokens].seconds(self.table.setting.gpu.machine, own * queries, own)
 
     def drafting(self, own: Floats) -> Floats:
         """Parts of drafting one token: a pass of the last layer, and of the head."""

@@ -65,6 +65,12 @@ def noise_of(setting: Setting, held: Ints, ranks: Ints) -> Floats:
     return result
 
 
+def missed(held: Ints, top_k: int) -> Floats:
+    """``log(1 - k/E)``, replicas among E; 0 where every expert sees every token."""
+    result: Floats = np.log1p(-np.where(held > top_k, top_k / np.maximum(held, 1), 0.0))
+    return result
+
+
 class Table:
     """Shapes as columns: ``tp dp cp kvp pp ep moe_tp dense_tp redundant`` and what follows from them, one row a shape.
 
@@ -143,21 +149,48 @@ class Table:
 
     def noise(self, tokens: Floats) -> Floats:
         """Busiest rank of one step over the mean, beyond `load`: chance, for so many tokens of each rank."""
-        with np.errstate(divide="ignore"):
-            result: Floats = 1 + self._noise / np.sqrt(np.maximum(tokens, TINY))
+        result: Floats = 1 + self._noise / np.sqrt(np.maximum(tokens, TINY))
         return result
+
+    @cached_property
+    def missed(self) -> Floats:
+        """Logarithm of the part of tokens that a physical expert does not see."""
+        return missed(self.held, int(self.setting.llm.top_k or 0))
 
     def gather(self, figures: Callable[..., Sequence[float]], *columns: Ints, key: Hashable) -> Floats:
         """Figures of every row, asked once for each distinct one: (figures, rows).
 
         `key` says what they depend on besides the setting and these columns: tables of one setting share them.
         """
-        rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        rows, places = self._distinct(columns)
         known = self.setting.memo.setdefault(key, {})
-        for row in dict.fromkeys(rows):
+        for row in rows:
             if row not in known:
                 known[row] = tuple(figures(*row))
-        return np.array([known[row] for row in rows], dtype=np.float64).reshape(len(rows), -1).T
+        found = np.array([known[row] for row in rows], dtype=np.float64).reshape(len(rows), -1).T
+        return found[:, places]
+
+    def _distinct(self, columns: tuple[Ints, ...]) -> tuple[list[tuple[int, ...]], Ints]:
+        """Rows of these columns, each once, and the place of every row among them; found once for the same arrays."""
+        key = tuple(map(id, columns))
+        known = self._places.get(key)
+        if known is None:
+            code, size = np.zeros(len(self), dtype=np.int64), 1
+            for column in columns:
+                more = int(column.max(initial=0)) + 1
+                if size * more >= 2**63:
+                    code = np.unique(code, return_inverse=True)[1]
+                    size = len(code)
+                code, size = code * more + column, size * more
+            _, first, places = np.unique(code, return_index=True, return_inverse=True)
+            rows = list(zip(*(column[first].tolist() for column in columns), strict=True))
+            known = self._places[key] = (columns, rows, places.reshape(-1))
+        return known[1], known[2]
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, ...], tuple[tuple[Ints, ...], list[tuple[int, ...]], Ints]]:
+        """By the identity of columns, which stay alive with it: what `_distinct` finds."""
+        return {}
 
     def stages(self, kinds: int, layers: Sequence[int]) -> tuple[Floats, Floats]:
         """Layers of every kind in every stage that differs, and whether it ends the LLM: (S, R, K) and (S, R).

@@ -87,10 +87,10 @@ class ExpertWorks:
     expert_bytes: Floats
     dtype: str
 
-    def seconds(self, table: Table, tokens: Floats) -> Floats:
-        """`tokens` are those of one data-parallel rank."""
+    def seconds(self, table: Table, tokens: Floats, noise: Floats) -> Floats:
+        """`tokens` are those of one data-parallel rank, `noise` that of the table for so many."""
         moved = self.fixed_bytes + self.expert_bytes * touched(table, tokens * table.dp)
-        flops = (self.flops + self.routed_flops * table.noise(tokens)) * tokens
+        flops = (self.flops + self.routed_flops * noise) * tokens
         return roofline(table.setting.gpu.machine, flops, moved, self.dtype)
 
 
@@ -120,13 +120,12 @@ def touched(table: Table, tokens: Floats) -> Floats:
     The mean of all GPUs, ``E/ep (1 - (1 - k/E)^n)`` with replicas among E, but at least one expert once there is a
     token: somebody reads it. Strength: a floor, which small batches on many GPUs would otherwise go below.
     """
-    return touched_by(tokens, table.held, int(table.setting.llm.top_k or 0), table.ep)
+    return touched_by(tokens, table.held, table.missed, table.ep)
 
 
-def touched_by(tokens: Floats, held: Ints, top_k: int, ranks: Ints) -> Floats:
-    """`touched` in plain numbers."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        some = -np.expm1(tokens * np.log1p(-np.minimum(top_k / held, 1.0)))
-    mean = np.where(held > top_k, some, np.minimum(tokens, 1.0)) * held / ranks
-    result: Floats = np.maximum(mean, np.minimum(tokens, 1.0))
+def touched_by(tokens: Floats, held: Ints, missed: Floats, ranks: Ints) -> Floats:
+    """`touched` in plain numbers, with `missed` as `moeopt.mesh.step.table.missed` has it."""
+    once = np.minimum(tokens, 1.0)
+    mean = np.where(missed < 0, -np.expm1(tokens * missed), once) * held / ranks
+    result: Floats = np.maximum(mean, once)
     return result

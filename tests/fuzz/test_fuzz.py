@@ -1,0 +1,83 @@
+"""Whatever is in a file, reading it ends in an answer or in words, within a second and in little memory."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moeopt.errors import InstanceError
+from tests.fuzz.damage import damaged
+from tests.fuzz.kinds import KINDS, run
+from tests.fuzz.once import once, warm
+
+SEEDS = 3
+"""A glance at each kind; ``python -m tests.fuzz`` goes on for as long as one likes."""
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("MOEOPT_INTERPRET", "1")
+    warm()
+    yield
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_whatever_is_in_a_file_an_answer_or_words_come_out(name: str, tmp_path: Path) -> None:
+    kind = KINDS[name]
+    path = kind.make(tmp_path)
+    whole = path.read_bytes()
+    for verb in kind.verbs[:1]:  # the good file is good
+        code, said = run(*(word.replace("@", str(path)).replace("%", str(tmp_path)) for word in verb.split()))
+        assert code in (0, 3), said
+    for call in kind.calls:
+        call(path)
+    first = zlib.crc32(name.encode()) % 10_000
+    for seed in range(first, first + SEEDS):
+        once(kind, path, whole, seed)
+
+
+def test_damages_change_a_file_and_the_same_seed_makes_the_same() -> None:
+    whole = b'{"a": [1, 2.5], "b": {"c": "x"}}\n'
+    made = [damaged(whole, random.Random(seed)) for seed in range(200)]
+    assert made == [damaged(whole, random.Random(seed)) for seed in range(200)]
+    assert len(set(made)) > 100 and sum(one == whole for one in made) < 40
+
+
+# --- what was found ---------------------------------------------------------------------------------------------------
+
+
+def test_a_share_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    """It ended in a traceback."""
+    path = KINDS["routing result"].make(tmp_path)
+    text = path.read_text()
+    start = text.index('"shares"')
+    path.write_text(text[:start] + re.sub(r"\[0, ", "[NaN, ", text[start:], count=1))
+    code, said = run("verify", path)
+    assert code == 2 and "solution" in said and "finite number" in said
+
+
+@pytest.mark.parametrize("value", [[], {}, ["zipf"], {"zipf": 1}, 3, None])
+def test_a_generator_of_a_grid_that_is_no_name_is_refused(tmp_path: Path, value: object) -> None:
+    """A list ended in a traceback."""
+    path = KINDS["bench grid json"].make(tmp_path)
+    document = json.loads(path.read_text())
+    document["loads"]["one"]["generator"] = value
+    path.write_text(json.dumps(document))
+    with pytest.raises(InstanceError, match="is not a generator"):
+        KINDS["bench grid json"].calls[0](path)
+
+
+def test_half_a_character_in_constants_is_refused(tmp_path: Path) -> None:
+    """It was read, and could be neither printed nor written."""
+    path = KINDS["calibration"].make(tmp_path)
+    document = json.loads(path.read_text())
+    document["version"] = "\ud800"
+    path.write_text(json.dumps(document))
+    code, said = run("inspect", path)
+    assert code == 2 and "half of a character" in said
