@@ -25,6 +25,7 @@ from moeopt.cli import (
     verify,
     warmup,
 )
+from moeopt.cli.once import OnceCommand
 
 app = typer.Typer(
     add_completion=False,
@@ -79,4 +80,4 @@ for _module in (
     warmup,
 ):
     _name = _module.__name__.rpartition(".")[2]
-    app.command(_name, epilog=_module.EXAMPLE, short_help=_module.__doc__)(getattr(_module, _name))
+    app.command(_name, cls=OnceCommand, epilog=_module.EXAMPLE, short_help=_module.__doc__)(getattr(_module, _name))
