@@ -311,7 +311,7 @@ def test_a_policy_of_ones_own_is_judged_like_ours() -> None:
 def test_baselines_that_do_not_apply_say_why() -> None:
     with pytest.raises(NotApplicable, match="attention and experts on GPUs of their own"):
         mesh.solve(budget(), method="megascale")
-    with pytest.raises(NotApplicable, match="neither a stock nor a plan"):
+    with pytest.raises(NotApplicable, match="neither a stock nor a plan bounds them here; exact and auto"):
         mesh.solve(unlimited(), method="covering")
 
 
