@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
@@ -43,26 +44,29 @@ def roofline(machine: Machine, flops: Floats, moved: Floats, dtype: str) -> Floa
 class Operators:
     """Operators that run one after another, as attention and an index do.
 
-    `query_bytes` are moved a token besides what `Works` counts a sequence, one figure an operator.
+    `query_bytes` are moved a token besides what `Works` counts a sequence; ``None``: nothing is.
     """
 
     works: tuple[Works, ...]
-    query_bytes: tuple[Floats, ...]
+    query_bytes: tuple[Floats | None, ...]
 
     def take(self, rows: Ints) -> Operators:
         """These rows, in this order."""
         return Operators(
-            tuple(works.take(rows) for works in self.works), tuple(each[rows] for each in self.query_bytes)
+            tuple(works.take(rows) for works in self.works),
+            tuple(None if each is None else each[rows] for each in self.query_bytes),
         )
 
     def seconds(self, machine: Machine, tokens: Floats, sequences: Floats | None = None) -> Floats:
         """Of so many tokens, which belong to so many sequences (default: one each)."""
         own = tokens if sequences is None else sequences
-        found = np.zeros_like(tokens, dtype=np.float64)
+        times = []
         for one, each in zip(self.works, self.query_bytes, strict=True):
-            moved = one.fixed_bytes + one.token_bytes * own + each * tokens
-            found = found + roofline(machine, one.flops * tokens, moved, one.dtype)
-        return found
+            moved = one.fixed_bytes + one.token_bytes * own
+            if each is not None:
+                moved = moved + each * tokens
+            times.append(roofline(machine, one.flops * tokens, moved, one.dtype))
+        return reduce(np.add, times)
 
 
 def attention_works(table: Table, kind: LayerKind, context_tokens: float) -> Operators:
@@ -85,7 +89,7 @@ def attention_works(table: Table, kind: LayerKind, context_tokens: float) -> Ope
     found = table.gather(figures, table.tp, table.kvp, table.out, key=("attention", kind, context_tokens))
     rows = found.reshape(len(dtypes), 4, -1)
     works = tuple(Works(row[0], row[1], row[2], dtype) for row, dtype in zip(rows, dtypes, strict=True))
-    return Operators(works, tuple(row[3] for row in rows))
+    return Operators(works, tuple(row[3] if row[3].any() else None for row in rows))
 
 
 def latent_works(table: Table) -> Works | None:
