@@ -8,13 +8,15 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
 from typing import Any, Generic, TypeVar, get_args, get_origin
 
 from moeopt.comparison import NOT_RUN, Comparison, Row
-from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations
+from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations, did_you_mean
+from moeopt.executors.rows import make_rows, row_in_worker
 from moeopt.limits import Deadline, Limits
 from moeopt.plugins import call, check_policy, import_policy, overrun
 from moeopt.result import Result, Status, Stop
@@ -37,13 +39,18 @@ class Progress:
 
 @dataclass(frozen=True)
 class Context:
-    """What a method is given besides the instance."""
+    """What a method is given besides the instance; `first_row` is the row of its first layer where it is a part."""
 
     limits: Limits
     seed: int
     deadline: Deadline
     warm_start: Any = None
     on_progress: Callable[[Progress], None] | None = None
+    first_row: int = 0
+
+    def seed_of(self, row: int) -> int:
+        """A seed for a layer, the same where the layer is planned alone."""
+        return self.seed * 1_000_003 + self.first_row + row
 
     def report(self, done: int, total: int, message: str = "") -> None:
         """Tell whoever listens how far we are."""
@@ -177,9 +184,8 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         if ":" in name:
             self.register(name, import_policy(name))
             return self.methods[name]
-        near = _nearest(name, self.methods)
         rule = f"is not a method of {self.name}; known: {', '.join(self.methods)}"
-        fix = f"Did you mean {near}?" if near else "Use one of these, or package.module:function"
+        fix = did_you_mean(name, self.methods, "Use one of these, or package.module:function", most=1)
         raise InstanceError([Violation("method", "", repr(name), rule, fix)])
 
     def solve(
@@ -248,10 +254,13 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         limits: Limits | None = None,
         seed: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
     ) -> Comparison:
         """Run several methods, and judge ready-made `plans`, on one instance; a failure is a row with its reason.
 
-        Ctrl-C ends it after the method being run: the rows so far stay, the others say that they were not run.
+        Ctrl-C ends it after the method being run: the rows so far stay, the others say that they were not run. With an
+        `executor` (as `moeopt.executors.run_all` takes it) methods run beside each other and end in the same rows;
+        `on_progress` hears of whole methods then.
 
         Raises
         ------
@@ -265,27 +274,20 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             with check.within():
                 self.method(name)  # misspelt names stop before any work, all of them at once
         check.raise_if_any()
-        work: list[tuple[str, Callable[[], Row]]] = []
-        for name in names:
-            work.append((name, partial(self._row, instance, name, limits, seed, on_progress)))
-        for name, raw in (plans or {}).items():
-            work.append((name, partial(self._judged, instance, name, raw, limits, seed)))
-        rows: list[Row] = []
-        interrupted = False
-        for name, make in work:
+        judged = [
+            (name, partial(self._judged, instance, name, raw, limits, seed)) for name, raw in (plans or {}).items()
+        ]
+        if executor is None:
+            own = [(name, partial(self.row, instance, name, limits, seed, on_progress)) for name in names]
+            rows, interrupted = make_rows([*own, *judged])
+        else:
+            apart = [(name, partial(row_in_worker, self.name, instance, name, limits, seed)) for name in names]
+            rows, interrupted = make_rows(apart, executor, _counted(on_progress, len(names)))
             if interrupted:
-                rows.append(Row(name, None, NOT_RUN))
-                continue
-            try:
-                rows.append(make())
-            except KeyboardInterrupt:
-                if not rows:
-                    raise  # there is nothing to keep
-                rows.append(Row(name, None, "interrupted"))
-                interrupted = True
+                rows += [Row(name, None, NOT_RUN) for name, _ in judged]
             else:
-                result = rows[-1].result
-                interrupted = result is not None and result.stop is Stop.INTERRUPTED
+                more, interrupted = make_rows(judged)
+                rows += more
         legal = [row for row in rows if row.result is not None and not row.remark]
         solved = [row for row in legal if row.result is not None and row.result.objective is not None]
         bounds = [row.result.lower_bound for row in legal if row.result and row.result.lower_bound is not None]
@@ -303,14 +305,16 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         except MoeoptError as error:
             return Row(name, None, str(error))
 
-    def _row(
+    def row(
         self,
         instance: InstanceT,
         name: str,
         limits: Limits | None,
         seed: int,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> Row:
+        """One method: its result, or the reason why there is none."""
+
         def solve(what: InstanceT) -> Result:
             return self.solve(what, method=name, limits=limits, seed=seed, on_progress=on_progress)
 
@@ -335,6 +339,11 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             if self.methods[name].claim != "plug-in":
                 raise
             return Row(name, None, f"the policy failed: {type(error).__name__}: {error}", error=error)
+
+
+def _counted(listen: Callable[[Progress], None] | None, total: int) -> Callable[[int, str], None] | None:
+    """Rows that are done, as progress."""
+    return None if listen is None else lambda done, name: listen(Progress(done, total, name))
 
 
 def problem(name: str) -> Problem[Any, Any]:
@@ -375,12 +384,6 @@ def _names(methods: Any) -> list[str]:
         rule = "must be the name of a method"
         raise InstanceError([Violation("methods", "", repr(name)[:80], rule, "Use 'search'") for name in wrong])
     return list(dict.fromkeys(names))
-
-
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name.lower(), list(known), n=1, cutoff=0.7)), None)
 
 
 __all__ = [

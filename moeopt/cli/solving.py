@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,15 +79,24 @@ def named(problem: Problem[Any, Any], method: str, everything: bool) -> Iterator
         raise PolicyFailed(f"method {method} failed: {type(error).__name__}: {error}") from error
 
 
-def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) -> Result:
-    """One method on one instance, with a progress bar."""
-    from moeopt.placement import PROBLEM
+def solve(
+    instance: PlacementInstance,
+    method: str,
+    solving: Solving,
+    say: Say,
+    executor: Callable[[], Executor] | None = None,
+) -> Result:
+    """One method on one instance, with a progress bar; with an executor layer beside layer."""
+    from moeopt.placement import PROBLEM, solve_layers
 
     find_plugins([method])
     _say_if_compiling(instance, solving, say)
     ours = named(PROBLEM, method, say.verbose)
     with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]), ours:
-        return PROBLEM.solve(instance, method=method, limits=solving.limits(), seed=solving.seed, on_progress=listener)
+        how: dict[str, Any] = {"method": method, "limits": solving.limits(), "seed": solving.seed}
+        if executor is not None:
+            return solve_layers(instance, **how, executor=executor, on_progress=listener)
+        return PROBLEM.solve(instance, **how, on_progress=listener)
 
 
 def _a_line_a_kind(faults: Sequence[str]) -> list[str]:

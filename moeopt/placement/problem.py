@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -81,17 +82,21 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             versions=versions("numpy"),
         )
 
+    def finished(
+        self, instance: PlacementInstance, outcome: Outcome[Placement], context: Context
+    ) -> Outcome[Placement]:
+        """An outcome with what costs time in its result done: the best parts of a free split, and the bounds."""
+        outcome = _with_shares(instance, outcome, context)
+        if outcome.plan is None:
+            return outcome
+        return replace(outcome, bounds=_bounds(instance, verify.evaluate(instance, outcome.plan), outcome, context))
+
     def result(self, instance: PlacementInstance, method: str, outcome: Outcome[Placement], context: Context) -> Result:
         """Judge the plan, take the better of it and a warm start on each layer, and bound every layer."""
+        outcome = _with_shares(instance, outcome, context)
         plan, notes = outcome.plan, list(outcome.notes)
         if plan is None:
             return self._unknown(instance, method, outcome, context)
-        if instance.split == "free" and plan.shares is None:
-            from moeopt.placement.shares import with_best_shares
-
-            plan = with_best_shares(instance, plan, context.deadline)
-            if context.deadline.passed():
-                notes.append("the time was up before every layer had its best shares: the others have even parts")
         judged = verify.evaluate(instance, plan)
         advice = seconds.advice(instance, plan)
         if advice is not None:
@@ -194,6 +199,17 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             versions={**versions("numpy"), **outcome.versions},
             plan=plan,
         )
+
+
+def _with_shares(instance: PlacementInstance, outcome: Outcome[Placement], context: Context) -> Outcome[Placement]:
+    if outcome.plan is None or instance.split != "free" or outcome.plan.shares is not None:
+        return outcome
+    from moeopt.placement.shares import with_best_shares
+
+    plan, notes = with_best_shares(instance, outcome.plan, context.deadline), list(outcome.notes)
+    if context.deadline.passed():
+        notes.append("the time was up before every layer had its best shares: the others have even parts")
+    return replace(outcome, plan=plan, notes=notes)
 
 
 def _add_noise(instance: PlacementInstance, layers: list[dict[str, Any]]) -> None:

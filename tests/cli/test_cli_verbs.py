@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from conftest import LOADS
 
-from moeopt.cli.app import app  # noqa: F401  (the verbs are registered)
 from moeopt.placement import PlacementInstance
 
 VERBS = (
