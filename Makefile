@@ -60,6 +60,9 @@ reports: $(VENV)/run.stamp
 	$(BIN)/moeopt compare $(MICROBATCH) -o reports/microbatch.html,reports/microbatch.md --force
 	$(BIN)/moeopt compare $(MESH) -o reports/mesh.html,reports/mesh.md --force
 	$(BIN)/moeopt replay $(HISTORY) $(REPLAY) -o reports/replay.html,reports/replay.md --force
+	@mkdir -p reports/img
+	$(BIN)/moeopt microbatch --ta 0.4 --te 0.5 --tc 0.3 --layers 40 -q -o reports/img/timeline.png --force
+	$(BIN)/moeopt mesh $(MESH) -q -o reports/img/mesh.png --force
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

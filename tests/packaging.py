@@ -142,7 +142,8 @@ def use_parquet(programs: Path, folder: Path) -> None:
 
 def use_dask(programs: Path, folder: Path) -> None:
     (folder / "grid.yaml").write_text(
-        "policies: [lpt, eplb]\nshapes: {g: {gpus: 3, slots: 9}}\nloads: {file: loads.csv}\n"
+        "policies: [lpt]\nshapes: {g: {gpus: 3, slots: 9}}\n"
+        "loads: {z: {generator: zipf, layers: 1, experts: 6, top_k: 2}}\n"
     )
     made = (
         "from distributed import LocalCluster\nimport subprocess, sys\n"
