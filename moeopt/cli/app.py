@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from moeopt.cli.once import OnceCommand
+
 VERBS = {
     "place": "Place experts on GPUs: how many copies of each, and the GPU of each, with a proven bound.",
     "route": "Split tokens over the replicas of a plan or map as well as can be, "
@@ -61,7 +63,7 @@ def command_of(name: str) -> Any:
     """The command of a verb, with its options put together once a process."""
     module = import_module(f"moeopt.cli.{name}")
     alone = typer.Typer(**PARSING)
-    alone.command(name, epilog=module.EXAMPLE)(getattr(module, name))
+    alone.command(name, cls=OnceCommand, epilog=module.EXAMPLE)(getattr(module, name))
     return typer.main.get_command(alone)
 
 

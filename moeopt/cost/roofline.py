@@ -86,6 +86,15 @@ class Numerics:
         """Bytes of one cached element."""
         return FORMATS[self.kv].bits / 8
 
+    @property
+    def index(self) -> str:
+        """Arithmetic of an index that selects tokens: FP8 where FFNs have it or less, else that of attention.
+
+        >>> FP8.index, BF16.index
+        ('fp8', 'bf16')
+        """
+        return "fp8" if self.ffn in ("fp8", "fp4") else self.attention
+
 
 BF16 = Numerics()
 FP8 = Numerics("fp8", "bf16", "bf16", "fp8")

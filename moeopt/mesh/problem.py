@@ -17,6 +17,9 @@ from moeopt.mesh.plan import MeshPlan, as_plan
 from moeopt.registry import Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop, relative_gap
 
+CLOSE = Fraction(1, 10**13)
+"""Differences below this part are those of doubles."""
+
 
 class MeshProblem(Problem[MeshInstance, MeshPlan]):
     """Which parallel degrees, which pools, which GPUs, how many."""
@@ -75,10 +78,11 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
         low, kind, certificate = _floor(floor, claim, judged.objective)
         objective, below = float(judged.objective), min(float(low), float(judged.objective))
         gap = relative_gap(objective, below)
-        optimal = gap <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
+        optimal = gap <= _tolerance(kind)
         outcome.notes.extend(describe.notes(instance, judged, proved=optimal, short=is_partial(instance)))
+        outcome.notes.extend(_nearly(instance, judged.objective, low, kind) if optimal else [])
         if late:
-            outcome.notes.append(partial.LEFT_OUT + ", ".join(late))
+            outcome.notes.append(partial.LEFT_OUT[context.deadline.stopped()] + ", ".join(late))
         with suppress(OutOfTime), watching(context.deadline):
             outcome.notes.extend(sooner_notes(instance, judged, context.deadline))
         frame = self.frame(instance, method, outcome, context)
@@ -123,6 +127,20 @@ def _described(
     with watching(deadline):
         solution, parts = describe.in_time(instance, judged)
     return floor, solution, late + parts
+
+
+def _tolerance(kind: BoundKind) -> float:
+    """The largest gap of an OPTIMAL answer."""
+    return CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE
+
+
+def _nearly(instance: MeshInstance, objective: Fraction, low: Fraction, kind: BoundKind) -> list[str]:
+    """A note where what is counted differs from its bound, though by less than OPTIMAL allows."""
+    more = objective - low
+    if instance.objective not in ("gpus", "price") or more <= objective * CLOSE:
+        return []
+    apart = f"{float(more):,.6g} {describe.unit(instance)} ({float(more / objective):.2g} of it)"
+    return [f"OPTIMAL allows a gap of {_tolerance(kind):g}: the plan is {apart} above its bound"]
 
 
 def _order(judged: verify.Evaluation) -> tuple[Fraction, int]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 SCHEMA = "moeopt/mesh-instance/1"
 LEFT_OUT = {"LlmFacts": ("extra",)}
 """Fields that are no part of a document, by class."""
+YOUNGER = {"Attention": ("index_top_k", "linear_gate_rank", "out_groups", "out_rank")}
+"""Fields that documents have only where they are known, so that older ones, and their digests, stay what they are."""
 
 
 @cache
@@ -24,9 +26,11 @@ def fields_of(kind: type) -> list[Field[Any]]:
 
 
 def to_record(value: Any) -> Any:
-    """A dataclass as JSON-ready data, with every field."""
+    """A dataclass as JSON-ready data, with every field but younger ones that are not known."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_record(getattr(value, field.name)) for field in fields_of(type(value))}
+        listed = {field.name: getattr(value, field.name) for field in fields_of(type(value))}
+        young = YOUNGER.get(type(value).__name__, ())
+        return {name: to_record(one) for name, one in listed.items() if one is not None or name not in young}
     if isinstance(value, Mapping):
         return {str(key): to_record(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

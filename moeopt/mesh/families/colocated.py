@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from moeopt.llm.layer_kinds import LayerKind
 from moeopt.mesh.config import Config, Enumerated
 from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
@@ -55,23 +56,19 @@ class Mixed:
         new = max(workload.computed_tokens, 1.0)
         return batch / self.decoder.table.pp * mean / workload.output_tokens * new / portion.chunk
 
-    def beside(self, portion: Portion) -> dict[bool, Floats]:
+    def beside(self, portion: Portion) -> dict[LayerKind, Floats]:
         """Seconds of the portion's attention in a layer beside decoding, whose step has read the weights already."""
-        setting, found = self.decoder.table.setting, {}
-        machine, reached = setting.gpu.machine, setting.gpu.machine.efficiency
-        for window in {window for window, _ in self.prefiller.kinds}:
-            _, flops, moved = self.prefiller.attention(portion, window)
-            computed = flops / (machine.peak(setting.numerics.attention) * reached.compute)
-            found[window is not None] = np.maximum(computed, moved / (machine.bytes_per_s * reached.memory))
-        return found
+        machine = self.decoder.table.setting.gpu.machine
+        kinds = dict.fromkeys(kind for kind, _ in self.prefiller.kinds)
+        return {kind: self.prefiller.attention_s(portion, kind, machine, weights=False) for kind in kinds}
 
     def times(
-        self, batch: Ints, portion: Portion, beside: dict[bool, Floats], draft: int, mean: float, dual: bool
+        self, batch: Ints, portion: Portion, beside: dict[LayerKind, Floats], draft: int, mean: float, dual: bool
     ) -> tuple[Floats, Floats]:
         """TPOT and TTFT."""
         decoder, own = self.decoder, self.decoder.own(batch)
         long, carried, busy = self.shares(batch, portion, beside, mean)
-        cases = {window: np.stack([np.zeros_like(own), seconds]) for window, seconds in beside.items()}
+        cases = {kind: np.stack([np.zeros_like(own), seconds]) for kind, seconds in beside.items()}
         both = Beside(cases, np.stack([np.zeros_like(own), carried.tokens]))
         plain, step = decoder.seconds(own, queries=draft + 1, dual=dual, beside=both)
         mixed = long * step + (1 - long) * plain
@@ -82,7 +79,7 @@ class Mixed:
         return tpot, first + wait_s(busy, portion.rounds * step, portion.prompts)
 
     def parts(
-        self, batch: Ints, portion: Portion, beside: dict[bool, Floats], draft: int, mean: float, dual: bool
+        self, batch: Ints, portion: Portion, beside: dict[LayerKind, Floats], draft: int, mean: float, dual: bool
     ) -> Floats:
         """Parts of a token's time, which add up to TPOT."""
         decoder, own = self.decoder, self.decoder.own(batch)
@@ -93,7 +90,7 @@ class Mixed:
         return (mixed * decoder.table.pp + more) / mean
 
     def shares(
-        self, batch: Ints, portion: Portion, beside: dict[bool, Floats], mean: float
+        self, batch: Ints, portion: Portion, beside: dict[LayerKind, Floats], mean: float
     ) -> tuple[Floats, Beside, Floats]:
         """The part of steps that are long, what they carry, and the part of a rank's steps that carry something."""
         busy: Floats = np.minimum(self.busy(batch, portion, mean), 1.0)

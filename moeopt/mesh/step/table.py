@@ -10,10 +10,10 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.cost.attention_sizes import attended
 from moeopt.cost.noise import expected_maximum
 from moeopt.cost.roofline import Numerics
 from moeopt.llm.facts import LlmFacts
+from moeopt.llm.layer_kinds import LayerKind, layer_kinds
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.imbalance import Imbalance
 from moeopt.mesh.shape import Shape
@@ -218,15 +218,19 @@ def _stages(pp: int, kinds: int, layers: tuple[int, ...]) -> list[tuple[int, ...
     return list(rows)
 
 
-def kinds_of(llm: LlmFacts, context_tokens: float) -> tuple[list[tuple[float, bool]], list[int]]:
-    """Kinds of layers, (tokens attended to, whether it has experts), and the kind of every layer.
+Kind = tuple[LayerKind, bool]
+"""Kind of a layer's attention, and whether it has experts."""
+
+
+def kinds_of(llm: LlmFacts) -> tuple[list[Kind], list[int]]:
+    """Kinds of layers, and the kind of every layer.
 
     >>> from moeopt.llm import find
-    >>> kinds, layers = kinds_of(find("deepseek-v3"), 4096.0)
-    >>> kinds, layers[:4]
-    ([(4096.0, False), (4096.0, True)], [0, 0, 0, 1])
+    >>> kinds, layers = kinds_of(find("deepseek-v3"))
+    >>> [moe for _, moe in kinds], layers[:4]
+    ([False, True], [0, 0, 0, 1])
     """
     moe = set(llm.moe_layers)
-    every = [(tokens, layer in moe) for layer, tokens in enumerate(attended(llm, context_tokens))]
+    every = [(kind, layer in moe) for layer, kind in enumerate(layer_kinds(llm))]
     kinds = list(dict.fromkeys(every))
     return kinds, [kinds.index(kind) for kind in every]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
-from moeopt.cost.operators import attention_decode, dense_ffn, lm_head, moe_ffn
+from moeopt.cost.layer_works import layer_decode
+from moeopt.cost.operators import dense_ffn, lm_head, moe_ffn
 from moeopt.cost.roofline import Machine
+from moeopt.llm.attention_counts import latent_parameters
+from moeopt.llm.layer_kinds import LayerKind
 from moeopt.mesh.step.table import Floats, Ints, Table
 
 
@@ -36,17 +40,66 @@ def roofline(machine: Machine, flops: Floats, moved: Floats, dtype: str) -> Floa
     return np.maximum(flops / (machine.peak(dtype) * reached.compute), moved / (machine.bytes_per_s * reached.memory))
 
 
-def attention_works(table: Table, attended: float) -> Works:
+@dataclass(frozen=True)
+class Operators:
+    """Operators that run one after another, as attention and an index do.
+
+    `query_bytes` are moved a token besides what `Works` counts a sequence; ``None``: nothing is.
+    """
+
+    works: tuple[Works, ...]
+    query_bytes: tuple[Floats | None, ...]
+
+    def take(self, rows: Ints) -> Operators:
+        """These rows, in this order."""
+        return Operators(
+            tuple(works.take(rows) for works in self.works),
+            tuple(None if each is None else each[rows] for each in self.query_bytes),
+        )
+
+    def seconds(self, machine: Machine, tokens: Floats, sequences: Floats | None = None) -> Floats:
+        """Of so many tokens, which belong to so many sequences (default: one each)."""
+        own = tokens if sequences is None else sequences
+        times = []
+        for one, each in zip(self.works, self.query_bytes, strict=True):
+            moved = one.fixed_bytes + one.token_bytes * own
+            if each is not None:
+                moved = moved + each * tokens
+            times.append(roofline(machine, one.flops * tokens, moved, one.dtype))
+        return reduce(np.add, times)
+
+
+def attention_works(table: Table, kind: LayerKind, context_tokens: float) -> Operators:
     """Attention of one layer in decoding: a token is one query of a sequence, whose cache is read once a step."""
     llm, numerics = table.setting.llm, table.setting.numerics
 
-    def figures(tp: int, kvp: int, out: int) -> tuple[float, float, float]:
-        sizes = {"context_tokens": attended, "tp": tp, "kvp": kvp, "out_tp": out}
-        none, one = (attention_decode(llm, sequences=n, numerics=numerics, **sizes) for n in (0, 1))  # type: ignore[arg-type]
-        return one.flops, none.bytes, one.bytes - none.bytes
+    def figures(tp: int, kvp: int, out: int) -> list[float]:
+        sizes = {"context_tokens": context_tokens, "tp": tp, "kvp": kvp, "out_tp": out}
+        none, one, two = (
+            layer_decode(llm, kind, sequences=n, queries=q, numerics=numerics, **sizes)  # type: ignore[arg-type]
+            for n, q in ((0, 1), (1, 1), (1, 2))
+        )
+        found = []
+        for idle, first, second in zip(none, one, two, strict=True):
+            again = second.bytes - first.bytes
+            found += [first.flops, idle.bytes, first.bytes - idle.bytes - again, again]
+        return found
 
-    flops, fixed, each = table.gather(figures, table.tp, table.kvp, table.out, key=("attention", attended))
-    return Works(flops, fixed, each, numerics.attention)
+    dtypes = [numerics.attention, *([numerics.index] if kind.indexed else [])]
+    found = table.gather(figures, table.tp, table.kvp, table.out, key=("attention", kind, context_tokens))
+    rows = found.reshape(len(dtypes), 4, -1)
+    works = tuple(Works(row[0], row[1], row[2], dtype) for row, dtype in zip(rows, dtypes, strict=True))
+    return Operators(works, tuple(row[3] if row[3].any() else None for row in rows))
+
+
+def latent_works(table: Table) -> Works | None:
+    """Projections of a token into the space of routed experts and back, whole on every GPU; ``None`` without them."""
+    parameters = latent_parameters(table.setting.llm)
+    if not parameters:
+        return None
+    numerics = table.setting.numerics
+    one = np.ones(len(table))
+    return Works(2.0 * parameters * one, parameters * numerics.weight_bytes * one, 0.0 * one, numerics.ffn)
 
 
 def dense_works(table: Table, width: int) -> Works:
