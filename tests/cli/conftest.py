@@ -66,7 +66,7 @@ def _forgets_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 def start(*words: object, cwd: Path | None = None, **environment: str) -> subprocess.Popen[str]:
     """Start a process with interpreted kernels, its streams piped."""
     return subprocess.Popen(
-        [sys.executable, "-m", "moeopt", *map(str, words)],
+        [sys.executable, "-m", "moeopt", *settled([str(word) for word in words])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
