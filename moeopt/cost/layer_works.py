@@ -22,6 +22,9 @@ from moeopt.llm.memory import index_bytes
 def attended_by(facts: LlmFacts, kind: LayerKind, context_tokens: Number) -> float:
     """Entries that one query of a layer attends to, its own token among them; 0 where it keeps a state.
 
+    `kind` is one of `layer_kinds`, `context_tokens` counts the own token of the query too. Sizes that are missing are
+    refused (`InstanceError`).
+
     >>> from moeopt.llm import find
     >>> sparse = find("deepseek-v3.2")
     >>> [attended_by(sparse, layer_kinds(sparse)[0], tokens) for tokens in (1_000, 100_000)]
@@ -44,6 +47,8 @@ def attended_by(facts: LlmFacts, kind: LayerKind, context_tokens: Number) -> flo
 def attended(facts: LlmFacts, context_tokens: Number) -> list[float]:
     """Entries that a query attends to, layer by layer: the context, a window that is full, or what an index selects.
 
+    `context_tokens` counts the own token of the query too.
+
     >>> from moeopt.llm import find
     >>> attended(find("qwen3.5-397b-a17b"), 4096.0)[:4]
     [0.0, 0.0, 0.0, 4096.0]
@@ -59,6 +64,8 @@ def full_kind(facts: LlmFacts) -> LayerKind:
 @checked
 def layer_weights(facts: LlmFacts, kind: LayerKind, *, tp: int = 1, out_tp: int | None = None) -> float:
     """Parameters of a layer's attention on one of `tp` GPUs, its index included.
+
+    `kind` is one of `layer_kinds`; `out_tp` is the degree of the output matrix where it is another.
 
     >>> from moeopt.llm import find
     >>> layer_weights(find("deepseek-v3.2"), LayerKind(indexed=True)) - layer_weights(find("deepseek-v3"), LayerKind())
@@ -161,6 +168,8 @@ def layer_prefill(
     numerics: Numerics = BF16,
 ) -> tuple[Work, ...]:
     """Attention of one layer over a prompt, or over a chunk of one behind cached tokens.
+
+    What is no such number, or a size that is missing, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------
