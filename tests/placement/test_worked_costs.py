@@ -97,6 +97,10 @@ def test_constant_loads_of_shared_experts_are_on_every_gpu_with_slots() -> None:
     judged = placement.evaluate(instance, [[0, 1, 0, 2]])
     assert judged.max_load == (7 + base,)
     assert judged.gpu_cost[0].tolist() == pytest.approx([5 + float(base), 7 + float(base), 0])
+    single = PlacementInstance([[6, 2, 4]], slots=[1, 2, 0], top_k=2, shared="replicated")
+    assert single.exact_base is not None
+    judged = placement.evaluate(single, [[0, 1, 2]])
+    assert judged.gpu_cost[0].tolist() == pytest.approx([6 + float(single.exact_base[0])] * 2 + [0])
     free = PlacementInstance([[6, 2, 4]], slots=[2, 2, 0], top_k=2, shared="replicated", split="free")
     shares = [[(0, 0, 0.75), (0, 1, 0.25), (1, 0, 1.0), (2, 1, 1.0)]]
     judged = placement.evaluate(free, Placement.of([[0, 1, 0, 2]], shares))
