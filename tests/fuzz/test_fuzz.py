@@ -104,3 +104,14 @@ def test_slots_of_a_routing_that_are_no_table_are_said(tmp_path: Path, rows: obj
     path.write_text(json.dumps(document))
     code, said = run("verify", path)
     assert code in (2, 5) and "fault of moeopt" not in said
+
+
+@pytest.mark.parametrize("depth", [300, 900, 950, 20_000])
+def test_lists_hundreds_deep_are_refused(tmp_path: Path, depth: int) -> None:
+    """Shallow enough to be parsed, they were too deep for what came after."""
+    path = KINDS["collocation result"].make(tmp_path)
+    document = json.loads(path.read_text())
+    document["instance"]["document"] = "deep"
+    path.write_text(json.dumps(document).replace('"deep"', '{"schema": ' + "[" * depth + "]" * depth + "}"))
+    code, said = run("verify", path)
+    assert code in (2, 5) and "fault of moeopt" not in said

@@ -129,6 +129,8 @@ def test_windows_are_combined_by_hand(fields: dict[str, Any], value: Fraction, s
     assert judged.windows == ((Fraction(3, 2), Fraction(3, 2), Fraction(1)),)
     assert judged.max_load == (value,) and judged.ideal == (1,)
     assert judged.gpu_cost[0].tolist() == pytest.approx(shown)
+    idle = PlacementInstance([[[0, 0]], [[0, 0]]], slots=[1, 1], floor_tokens=0, **fields)
+    assert placement.evaluate(idle, [[0, 1]]).gpu_cost.tolist() == [[0, 0]]
 
 
 def test_tails_and_combinations() -> None:
