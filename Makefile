@@ -8,12 +8,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-inp
 LOADS := instances/published/deepseek_v2_lite_law.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reports test bench mutants fuzz reference lint clean
+.PHONY: help demo reports test cases package bench mutants fuzz reference lint clean
 
 help:
 	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
 	@echo "make reports   the pages in reports/, one of each problem, about a minute"
 	@echo "make test    ruff, mypy and pytest"
+	@echo "make cases   inputs that have broken planners, one by one: what came, and whether that is right"
+	@echo "make package   wheel and sdist, installed and used in empty environments; some minutes; PYTHONS=\"python3.11 python3.13\""
 	@echo "make bench   the table of targets, about 25 minutes; kept in reports/placement-bench.md"
 	@echo "make mutants   small faults put into referees and bounds, and the tests that notice; an hour or more"
 	@echo "make fuzz    every kind of file read damaged, half a minute each"
@@ -58,6 +60,9 @@ reports: $(VENV)/run.stamp
 	$(BIN)/moeopt compare $(MICROBATCH) -o reports/microbatch.html,reports/microbatch.md --force
 	$(BIN)/moeopt compare $(MESH) -o reports/mesh.html,reports/mesh.md --force
 	$(BIN)/moeopt replay $(HISTORY) $(REPLAY) -o reports/replay.html,reports/replay.md --force
+	@mkdir -p reports/img
+	$(BIN)/moeopt microbatch --ta 0.4 --te 0.5 --tc 0.3 --layers 40 -q -o reports/img/timeline.png --force
+	$(BIN)/moeopt mesh $(MESH) -q -o reports/img/mesh.png --force
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
@@ -70,6 +75,12 @@ test: lint
 
 bench: $(VENV)/run.stamp
 	$(BIN)/python -m tests.benchmarks.targets --write
+
+cases: $(VENV)/test.stamp
+	@$(BIN)/python -m tests.cases
+
+package: $(VENV)/run.stamp
+	$(BIN)/python -m tests.packaging $(foreach one,$(PYTHONS),--python $(one))
 
 mutants: $(VENV)/test.stamp
 	$(BIN)/python -m tests.mutation placement

@@ -8,16 +8,19 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any, Generic, TypeVar, get_args, get_origin
 
 from moeopt.comparison import NOT_RUN, Comparison, Row
-from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations
+from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations, did_you_mean
 from moeopt.limits import Deadline, Limits
+from moeopt.method import Context, Listener, Method, Outcome, Progress
 from moeopt.plugins import call, check_policy, import_policy, overrun
 from moeopt.result import Result, Status, Stop
+from moeopt.versions import versions
 
 InstanceT = TypeVar("InstanceT")
 PlanT = TypeVar("PlanT")
@@ -26,87 +29,13 @@ PROBLEMS = {name: f"moeopt.{name}" for name in ("placement", "routing", "colloca
 """Name of each problem and the module that has its room; a new problem is one line here."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a solve has come: `done` of `total` layers or parts, and the objective so far where it is known."""
-
-    done: int
-    total: int
-    message: str = ""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a method is given besides the instance."""
-
-    limits: Limits
-    seed: int
-    deadline: Deadline
-    warm_start: Any = None
-    on_progress: Callable[[Progress], None] | None = None
-
-    def report(self, done: int, total: int, message: str = "") -> None:
-        """Tell whoever listens how far we are."""
-        if self.on_progress is not None:
-            self.on_progress(Progress(done, total, message))
-
-
-@dataclass
-class Outcome(Generic[PlanT]):
-    """What a method gives back: a plan, why it stopped, bounds it has proved, and what it has to say.
-
-    ``details`` go into the solution as they are.
-    """
-
-    plan: PlanT | None
-    stop: Stop = Stop.FINISHED
-    iterations: int = 0
-    incumbents: list[tuple[float, float]] = field(default_factory=list)
-    bounds: list[Any] | None = None
-    notes: list[str] = field(default_factory=list)
-    versions: dict[str, str] = field(default_factory=dict)
-    details: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Method(Generic[InstanceT, PlanT]):
-    """A named way to answer.
-
-    Parameters
-    ----------
-    summary, claim
-        One line on how it works, and how strong its answer is.
-    applies
-        Why it cannot work on an instance, or ``None`` when it can.
-    """
-
-    name: str
-    run: Callable[[InstanceT, Context], Outcome[PlanT]]
-    summary: str = ""
-    claim: str = "heuristic"
-    applies: Callable[[InstanceT], str | None] = lambda instance: None
-
-
-class _Listener:
-    """Somebody's `on_progress`: where it raises, it is not called again, and the result says so."""
-
-    def __init__(self, listen: Callable[[Progress], None]) -> None:
-        self.listen = listen
-        self.note: str | None = None
-
-    def __call__(self, progress: Progress) -> None:
-        if self.note is None:
-            try:
-                self.listen(progress)
-            except Exception as error:  # a broken progress bar must not cost the plan
-                self.note = f"on_progress failed and was not called again: {type(error).__name__}: {error}"
-
-
 class Problem(ABC, Generic[InstanceT, PlanT]):
     """A room: methods, a referee, bounds, and the frame that turns an outcome into a result."""
 
     name: str
     instance_type: type = object
+    built_on: tuple[str, ...] = ("numpy",)
+    """Packages whose versions a result tells."""
 
     def __init_subclass__(cls) -> None:
         for base in getattr(cls, "__orig_bases__", ()):
@@ -133,8 +62,32 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         """Judge the outcome's plan, bound it, and frame both."""
 
     @abstractmethod
+    def reference(self, instance: InstanceT) -> Mapping[str, Any]:
+        """How a result names its instance: name, digest, and the document without what is bulky."""
+
+    @abstractmethod
+    def unit(self, instance: InstanceT) -> str:
+        """What the objective is counted in."""
+
+    def frame(self, instance: InstanceT, method: str, outcome: Outcome[PlanT], context: Context) -> dict[str, Any]:
+        """What every result has, whatever came of it."""
+        return {
+            "problem": self.name,
+            "instance": self.reference(instance),
+            "method": method,
+            "stop": outcome.stop,
+            "unit": self.unit(instance),
+            "runtime_s": context.deadline.elapsed_s(),
+            "seed": context.seed,
+            "iterations": outcome.iterations,
+            "notes": tuple(dict.fromkeys((*getattr(instance, "notes", ()), *outcome.notes))),
+            "versions": {**versions(*self.built_on), **outcome.versions},
+        }
+
     def impossible(self, instance: InstanceT, method: str, conflicts: list[dict[str, Any]], context: Context) -> Result:
         """The INFEASIBLE result."""
+        frame = self.frame(instance, method, Outcome(None), context)
+        return Result(status=Status.INFEASIBLE, conflicts=tuple(conflicts), **frame)
 
     def prepared(self, instance: InstanceT, context: Context) -> InstanceT:
         """The instance with what everything else starts from, where finding that out takes a part of the time."""
@@ -147,10 +100,19 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     def register(self, name: str, policy: Callable[[InstanceT, Limits, int], Any], *, summary: str = "") -> None:
         """Add anybody's policy ``f(instance, limits, seed) -> plan``; the referee judges it like ours.
 
+        `summary` is what ``moeopt info methods`` shows.
+
         Raises
         ------
         InstanceError
             The name is taken by a method of the house, or no word; the policy is no function.
+
+        >>> from moeopt import placement
+        >>> def dealt(instance, limits, seed):
+        ...     return [list(range(instance.num_slots))]
+        >>> placement.register("dealt", dealt, summary="in order")
+        >>> placement.METHODS.pop("dealt").claim
+        'plug-in'
         """
         check_policy(name, policy)
         known = self.methods.get(name)
@@ -177,9 +139,8 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         if ":" in name:
             self.register(name, import_policy(name))
             return self.methods[name]
-        near = _nearest(name, self.methods)
         rule = f"is not a method of {self.name}; known: {', '.join(self.methods)}"
-        fix = f"Did you mean {near}?" if near else "Use one of these, or package.module:function"
+        fix = did_you_mean(name, self.methods, "Use one of these, or package.module:function", most=1)
         raise InstanceError([Violation("method", "", repr(name), rule, fix)])
 
     def solve(
@@ -194,6 +155,8 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     ) -> Result:
         """Answer one instance.
 
+        `warm_start` is a plan that the answer is never worse than.
+
         Raises
         ------
         InstanceError
@@ -202,9 +165,14 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             The method cannot work on this instance.
         PlanError
             Somebody's policy returned a plan that breaks a rule.
+
+        >>> from moeopt import placement
+        >>> result = placement.solve(placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4), method="lpt")
+        >>> result.objective, result.lower_bound, str(result.status)
+        (10.0, 8.0, 'FEASIBLE')
         """
         limits, seed = self._checked(instance, limits, seed)
-        listener = None if on_progress is None else _Listener(on_progress)
+        listener = None if on_progress is None else Listener(on_progress)
         context = Context(limits, seed, Deadline(limits.time_s, limits.stop), None, listener)
         chosen = self.method(method)
         instance = self.prepared(instance, context)
@@ -248,16 +216,27 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         limits: Limits | None = None,
         seed: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
     ) -> Comparison:
         """Run several methods, and judge ready-made `plans`, on one instance; a failure is a row with its reason.
 
-        Ctrl-C ends it after the method being run: the rows so far stay, the others say that they were not run.
+        Ctrl-C ends it after the method being run: the rows so far stay, the others say that they were not run. With an
+        `executor` (as `moeopt.executors.run_all` takes it) methods run beside each other and end in the same rows;
+        `on_progress` hears of whole methods then.
 
         Raises
         ------
         InstanceError
             A method is unknown, or an argument is of the wrong kind.
+
+        >>> from moeopt import placement
+        >>> instance = placement.PlacementInstance([[3, 3, 2, 2, 2, 0]], gpus=2, slots=6)
+        >>> found = placement.compare(instance, ["eplb", "exact"])
+        >>> found.best, [row.result.objective for row in found.rows]
+        ('exact', [7.0, 6.0])
         """
+        from moeopt.executors.rows import make_rows, row_in_worker  # and with it the machinery of futures
+
         limits, seed = self._checked(instance, limits, seed)
         names = _names(methods)
         check = Violations()
@@ -265,27 +244,20 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             with check.within():
                 self.method(name)  # misspelt names stop before any work, all of them at once
         check.raise_if_any()
-        work: list[tuple[str, Callable[[], Row]]] = []
-        for name in names:
-            work.append((name, partial(self._row, instance, name, limits, seed, on_progress)))
-        for name, raw in (plans or {}).items():
-            work.append((name, partial(self._judged, instance, name, raw, limits, seed)))
-        rows: list[Row] = []
-        interrupted = False
-        for name, make in work:
+        judged = [
+            (name, partial(self._judged, instance, name, raw, limits, seed)) for name, raw in (plans or {}).items()
+        ]
+        if executor is None:
+            own = [(name, partial(self.row, instance, name, limits, seed, on_progress)) for name in names]
+            rows, interrupted = make_rows([*own, *judged])
+        else:
+            apart = [(name, partial(row_in_worker, self.name, instance, name, limits, seed)) for name in names]
+            rows, interrupted = make_rows(apart, executor, _counted(on_progress, len(names)))
             if interrupted:
-                rows.append(Row(name, None, NOT_RUN))
-                continue
-            try:
-                rows.append(make())
-            except KeyboardInterrupt:
-                if not rows:
-                    raise  # there is nothing to keep
-                rows.append(Row(name, None, "interrupted"))
-                interrupted = True
+                rows += [Row(name, None, NOT_RUN) for name, _ in judged]
             else:
-                result = rows[-1].result
-                interrupted = result is not None and result.stop is Stop.INTERRUPTED
+                more, interrupted = make_rows(judged)
+                rows += more
         legal = [row for row in rows if row.result is not None and not row.remark]
         solved = [row for row in legal if row.result is not None and row.result.objective is not None]
         bounds = [row.result.lower_bound for row in legal if row.result and row.result.lower_bound is not None]
@@ -303,14 +275,16 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         except MoeoptError as error:
             return Row(name, None, str(error))
 
-    def _row(
+    def row(
         self,
         instance: InstanceT,
         name: str,
         limits: Limits | None,
         seed: int,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> Row:
+        """One method: its result, or the reason why there is none."""
+
         def solve(what: InstanceT) -> Result:
             return self.solve(what, method=name, limits=limits, seed=seed, on_progress=on_progress)
 
@@ -337,6 +311,11 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             return Row(name, None, f"the policy failed: {type(error).__name__}: {error}", error=error)
 
 
+def _counted(listen: Callable[[Progress], None] | None, total: int) -> Callable[[int, str], None] | None:
+    """Rows that are done, as progress."""
+    return None if listen is None else lambda done, name: listen(Progress(done, total, name))
+
+
 def problem(name: str) -> Problem[Any, Any]:
     """The room of that name.
 
@@ -351,7 +330,16 @@ def problem(name: str) -> Problem[Any, Any]:
 
 
 def register(problem_name: str, name: str, policy: Callable[[Any, Limits, int], Any]) -> None:
-    """Plug in a policy ``f(instance, limits, seed) -> plan`` under a name of your own."""
+    """Plug in a policy ``f(instance, limits, seed) -> plan`` under a name of your own.
+
+    `problem_name` is one of `PROBLEMS`; the referee of that problem judges what the policy returns.
+
+    >>> from moeopt import placement
+    >>> register("placement", "in_order", lambda instance, limits, seed: [list(range(instance.num_slots))])
+    >>> placement.solve(placement.PlacementInstance([[2, 1]], gpus=2, slots=2), method="in_order").objective
+    2.0
+    >>> del placement.METHODS["in_order"]
+    """
     problem(problem_name).register(name, policy)
 
 
@@ -375,12 +363,6 @@ def _names(methods: Any) -> list[str]:
         rule = "must be the name of a method"
         raise InstanceError([Violation("methods", "", repr(name)[:80], rule, "Use 'search'") for name in wrong])
     return list(dict.fromkeys(names))
-
-
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name.lower(), list(known), n=1, cutoff=0.7)), None)
 
 
 __all__ = [

@@ -76,6 +76,8 @@ def from_pulp(problem: Any) -> LinearModel:
 def read_back(model: LinearModel, values: FloatArray) -> dict[str, float]:
     """Values by the names of the columns.
 
+    `values` has one entry a column, in the order of ``model.columns``.
+
     >>> model = LinearModel(("x",), [1.0], 0.0, (), [0], [], [], [], [], [0.0], [5.0], [True])
     >>> read_back(model, np.array([2.0]))
     {'x': 2.0}
@@ -90,12 +92,29 @@ def write_lp(problem: Any, path: str | Path | None = None, *, force: bool = Fals
     ------
     InstanceError
         PuLP cannot write it (a name is used twice or too long), or `path` exists and `force` is not set.
+
+    >>> import pulp
+    >>> problem = pulp.LpProblem("two", pulp.LpMinimize)
+    >>> variable = getattr(problem, "add_variable", pulp.LpVariable)  # PuLP 4 has the former
+    >>> problem += 2 * variable("x", 1)
+    >>> "Minimize" in write_lp(problem) and "2 x" in write_lp(problem)
+    True
     """
     return _write(problem, "writeLP", path, force)
 
 
 def write_mps(problem: Any, path: str | Path | None = None, *, force: bool = False) -> str:
-    """The problem as MPS text; raises as `write_lp` does. MPS has no place for the objective's constant."""
+    """The problem as MPS text; raises as `write_lp` does. MPS has no place for the objective's constant.
+
+    Written to `path` too if one is given, which is replaced only with `force`.
+
+    >>> import pulp
+    >>> problem = pulp.LpProblem("two", pulp.LpMinimize)
+    >>> variable = getattr(problem, "add_variable", pulp.LpVariable)  # PuLP 4 has the former
+    >>> problem += 2 * variable("x", 1)
+    >>> "ROWS" in write_mps(problem), "COLUMNS" in write_mps(problem)
+    (True, True)
+    """
     return _write(problem, "writeMPS", path, force)
 
 

@@ -124,6 +124,12 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     ------
     KeyboardInterrupt
         The method was interrupted: what it has so far is no result of this cell.
+
+    >>> from moeopt.bench import Grid
+    >>> loads = {"generator": "zipf", "layers": 1, "experts": 4, "top_k": 2}
+    >>> grid = Grid(("lpt",), {"two": {"gpus": 2, "slots": 4}}, {"drawn": loads})
+    >>> [run_cell(cell)["cell"]["policy"] for cell in grid.cells()]
+    ['lpt']
     """
     from moeopt.placement import PROBLEM
     from moeopt.result import Stop

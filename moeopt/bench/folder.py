@@ -61,6 +61,11 @@ def read_cells(folder: str | Path, cells: Iterable[Cell] | None = None) -> list[
     ------
     InstanceError
         The folder cannot be read.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     read_cells(folder)
+    []
     """
     place = Path(folder)
     times = _times(place)

@@ -14,6 +14,8 @@ ENDINGS = (".yaml", ".yml", ".json", ".toml")
 def read_grid(path: str | Path) -> Grid:
     """The grid of a file, as its ending says; files of loads are looked for from its folder.
 
+    `path` ends in .yaml, .yml, .json or .toml.
+
     Raises
     ------
     InstanceError

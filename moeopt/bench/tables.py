@@ -117,6 +117,8 @@ class Pivot:
 def pivot(documents: Iterable[Mapping[str, Any]], axes: Sequence[str], metric: str) -> Pivot:
     """Means of a metric by one or two axes of `AXES`.
 
+    `documents` are results of cells, as `read_cells` gives them; `metric` is a key of `METRICS`.
+
     Raises
     ------
     InstanceError

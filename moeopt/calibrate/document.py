@@ -82,10 +82,17 @@ class Calibration(BaseModel):
 def read_calibration(path: str | Path) -> Calibration:
     """Read a document of constants (``-``: standard input).
 
+    `path` is what ``moeopt calibrate -o`` wrote.
+
     Raises
     ------
     InstanceError
         Broken JSON, an unknown schema, unknown fields, numbers that are none: all named.
+
+    >>> read_calibration("missing.json")
+    Traceback (most recent call last):
+    ...
+    moeopt.errors.InstanceError: input = missing.json: cannot be read (No such file or directory). Check the name.
     """
     source = str(path)
     document = read_json(read_bytes(path), source)

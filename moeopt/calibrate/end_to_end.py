@@ -127,10 +127,20 @@ def runs_of(table: Table) -> tuple[list[Run], dict[str, int]]:
 def replay(table: Table, predict: Predict) -> Replay:
     """Predict every run of an end-to-end table.
 
+    `predict` gives the seconds, or tokens a second, that a model has for a run.
+
     Raises
     ------
     InstanceError
         Columns are missing, or no row can be read.
+
+    >>> from moeopt.calibrate import Table
+    >>> columns = "model_path backend precision mode system isl osl silicon_ttft_ms".split()
+    >>> try:
+    ...     replay(Table("runs.csv", {name: ["1"] for name in columns[1:]}), lambda run: None)
+    ... except InstanceError as error:
+    ...     print(error)
+    runs.csv: columns = model_path: must be columns of an end-to-end table. Add them.
     """
     runs, aside = runs_of(table)
     if not runs:

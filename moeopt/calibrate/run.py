@@ -54,6 +54,14 @@ def calibrate(tables: Iterable[Table], *, gpu: str | None = None) -> Calibration
     ------
     InstanceError
         No table, one of no known form or with bad numbers, an unknown GPU, or nothing that can be fitted.
+
+    >>> from moeopt.calibrate import Table
+    >>> sizes = [2**power for power in range(10, 20)]
+    >>> times = [1e-5 + size / 1e11 for size in sizes]
+    >>> rows = {"op": ["all_reduce"] * 10, "ranks": [8] * 10, "bytes": sizes, "time_s": times}
+    >>> fit = calibrate([Table("mine.csv", rows)], gpu="H200").collectives[0]
+    >>> round(fit.alpha_s * 1e6)
+    10
     """
     kernels: list[KernelFit] = []
     collectives: list[CollectiveFit] = []

@@ -98,6 +98,8 @@ class Table:
 def read_table(path: str) -> Table:
     """Read a table of measurements.
 
+    `path` says by its ending what the file is.
+
     CSV has a line of names first (``.csv``, ``.tsv``, ``.txt``, standard input); JSON is a list of rows or an object
     of columns; Parquet needs the extra ``parquet``.
 
@@ -107,6 +109,13 @@ def read_table(path: str) -> Table:
         Broken, empty, ragged, a name twice.
     BackendUnavailable
         Parquet without pyarrow.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "times.csv").write_text("ranks,bytes\\n8,1024\\n")
+    ...     read_table(f"{folder}/times.csv").columns
+    {'ranks': ['8'], 'bytes': ['1024']}
     """
     data = read_bytes(path)
     digest = hashlib.sha256(data).hexdigest()

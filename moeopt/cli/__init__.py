@@ -52,11 +52,16 @@ def _run(words: list[str]) -> int:
     from moeopt.cli.app import command
     from moeopt.cli.say import close_quietly, complain
     from moeopt.cli.verb import BAD_USAGE, COMMAND
+    from moeopt.errors import InstanceError
 
     token = COMMAND.set(tuple(words))
     try:
         code = command()(args=words, prog_name="moeopt", standalone_mode=False)
     except Exception as error:
+        if isinstance(error, InstanceError):  # of words that no verb has seen yet
+            for violation in error.violations:
+                complain(str(violation))
+            return BAD_USAGE
         if type(error).__name__ == "Abort":  # what the parser makes of an interrupt outside a verb
             raise KeyboardInterrupt from error
         message = getattr(error, "format_message", None)  # the parser's own errors, whichever version it comes from

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from moeopt.cli.options import OUTPUT, SOLVING, Json
+from moeopt.cli.ask import ask
+from moeopt.cli.options import OUTPUT, Json, Showing
 from moeopt.cli.say import Say, complain, count, few
+from moeopt.cli.spread import Spread
 from moeopt.cli.verb import BAD_USAGE, DONE, NO_PLAN, verb
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ TABLES = (".md", ".csv", ".tex", ".json")
 def bench(
     say: Say,
     output: Json,
+    spread: Spread,
+    showing: Showing,
     grid: Annotated[str, typer.Argument(metavar="GRID", help="A .yaml, .json or .toml file; see the example below.")],
     folder: Annotated[
         str, typer.Option("--output", "-o", metavar="FOLDER", help="Where results go, a file a cell.")
@@ -40,14 +44,6 @@ def bench(
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep the results that are in the folder, and run what is missing.")
     ] = False,
-    executor: Annotated[
-        str,
-        typer.Option(
-            "--executor",
-            help="serial, processes:N, threads:N, or dask:ADDRESS of a scheduler.",
-            rich_help_panel=SOLVING,
-        ),
-    ] = "serial",
     by: Annotated[
         str,
         typer.Option(
@@ -85,14 +81,13 @@ def bench(
     from moeopt.cli.solving import find_plugins, guarded_output
     from moeopt.cli.target import check_target, refuse_stdout
     from moeopt.errors import Violations
-    from moeopt.executors import make_executor
 
     check, read, made = Violations(), None, None
     axes = [one.strip() for one in by.split(",")]
     with check.within():
         read = read_grid(grid)
     with check.within():
-        made = make_executor(executor)
+        made = spread.made()
     with check.within():
         pivot([], axes, metric)
     if table is not None:
@@ -114,7 +109,7 @@ def bench(
     find_plugins(policies)
     try:
         with say.progress(f"{grid}: cells") as listener, guarded_output(policies):
-            ran = run_grid(read, place, executor=made, on_cell=_told(listener))
+            ran = ask(run_grid, read, place, executor=made, on_cell=_told(listener))
     except KeyboardInterrupt:
         say.note(f"{count(len(read_cells(place, read.cells())), 'cell')} of {len(read):,} are done: --resume goes on")
         raise

@@ -13,7 +13,11 @@ from moeopt.errors import Violations
 if TYPE_CHECKING:
     from moeopt.calibrate import Calibration
 
-SAID = "calibration"
+CALIBRATION_SAID = "calibration"
+SAID = {CALIBRATION_SAID: "a calibration"}
+"""What its documents are, and as a sentence calls them."""
+JUDGED = CALIBRATION_SAID
+"""The one that `verify` takes."""
 SCHEMA = '"moeopt/calibration/'
 
 
@@ -39,10 +43,10 @@ def document_of(path: str) -> tuple[str, Calibration] | None:
             return None
         from moeopt.calibrate import read_calibration
 
-        return SAID, read_calibration(file)
+        return CALIBRATION_SAID, read_calibration(file)
 
 
-def facts(found: Calibration) -> dict[str, Any]:
+def facts(path: str, what: str, found: Calibration) -> dict[str, Any]:
     """What `inspect` says: the constants as they are, and what is wrong with them."""
     from moeopt.calibrate.faults import calibration_faults
 
@@ -61,7 +65,7 @@ def show(known: dict[str, Any], say: Say) -> None:
     found = Calibration.model_validate({"schema": VERSION, **{key: known[key] for key in keys}})
     parts = [count(len(getattr(found, key)), one) for key, one in
              (("kernels", "expert kernel"), ("collectives", "collective"), ("steps", "step"))]  # fmt: skip
-    say.show(f"{known['file']}: {SAID}, {', '.join(parts)}")
+    say.show(f"{known['file']}: {CALIBRATION_SAID}, {', '.join(parts)}")
     for source in found.sources:
         say.show(f"  source     {source.file}, {count(source.rows, 'row')} of {source.kind}s, SHA-256 {source.sha256}")
     faults = known["faults"]
@@ -69,7 +73,7 @@ def show(known: dict[str, Any], say: Say) -> None:
     show_constants(found, say)
 
 
-def verify_calibration(path: str, found: Calibration, given: list[str], as_json: bool, say: Say) -> int:
+def verify(path: str, found: Calibration, given: list[str], as_json: bool, say: Say) -> int:
     """List every fault of constants, with their tables every constant; exit 5 on any."""
     from moeopt.calibrate import read_table
     from moeopt.calibrate.faults import calibration_faults
@@ -84,7 +88,7 @@ def verify_calibration(path: str, found: Calibration, given: list[str], as_json:
     if as_json:
         say.document({"ok": not faults, "checked": checked, "unchecked": aside, "faults": faults})
     else:
-        show_faults(path, faults, f"{SAID}: {checked}", say)
+        show_faults(path, faults, f"{CALIBRATION_SAID}: {checked}", say)
         for what in aside:
             say.note(f"not re-checked: {what}")
     return GATE if faults else DONE

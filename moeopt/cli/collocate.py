@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli.ask import ask
 from moeopt.cli.collocate_options import Pace, PlanRules, Where
 from moeopt.cli.options import Output
 from moeopt.cli.say import Say, complain, few
@@ -97,7 +98,7 @@ def collocate(
         ours,
         stopping(limits) as until,
     ):
-        result = PROBLEM.solve(instance, method=method, limits=until, seed=pace.seed, on_progress=listener)
+        result = ask(PROBLEM.solve, instance, method=method, limits=until, seed=pace.seed, on_progress=listener)
     if result.stop == "INTERRUPTED":
         say.note("interrupted: this is the best plan so far")
     if to_file is not None and to_file.lower().endswith(".json"):
@@ -138,10 +139,10 @@ def collocate(
 
 def _say_if_compiling(method: str, limited: bool, say: Say) -> None:
     """The first search on a machine compiles for half a minute, which looks like a hang."""
-    from moeopt.kernels import connectivity
+    from moeopt.kernels import connectivity, replicas
     from moeopt.kernels._jit import has_numba
 
-    kernels = (connectivity.improve, connectivity.grow, connectivity.replicate)
+    kernels = (connectivity.improve, connectivity.grow, replicas.replicate)
     missing = has_numba() and not all(kernel.ready() or kernel.on_disk() for kernel in kernels)
     if missing and not limited and method in ("auto", "search", "exact"):
         say.note("compiling the search, once on this machine: half a minute or more; moeopt warmup does it beforehand")

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from moeopt.collocation.plan_faults import Trace
 
 INSTANCE_SAID, RESULT_SAID = "collocation instance", "collocation"
+SAID = {INSTANCE_SAID: "an instance document", RESULT_SAID: "a collocation"}
+"""What its documents are, and as a sentence calls them."""
+JUDGED = RESULT_SAID
+"""The one that `verify` takes."""
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
@@ -44,7 +48,7 @@ def given_of(path: str, pairs: bool) -> Trace | CollocationInstance:
     return Trace(found.ids, found.layers)
 
 
-def verify_collocation(path: str, document: Any, given: list[str], as_json: bool, say: Say) -> int:
+def verify(path: str, document: Any, given: list[str], as_json: bool, say: Say) -> int:
     """List every fault of a written collocation; exit 5 on any."""
     from moeopt.collocation.plan_faults import DIGEST, document_faults, unchecked
     from moeopt.collocation.result_document import read_result

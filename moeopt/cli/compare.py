@@ -12,6 +12,7 @@ from moeopt.cli.compare_options import MeshOptions, RouteOptions
 from moeopt.cli.compare_placement import METHODS
 from moeopt.cli.options import Gate, Output, Shape, Solving
 from moeopt.cli.say import Say
+from moeopt.cli.spread import Spread
 from moeopt.cli.verb import verb
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def compare(
     sharing: Sharing,
     routing: RouteOptions,
     mesh: MeshOptions,
+    spread: Spread,
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -111,6 +113,7 @@ def compare(
         hosts=hosts_of(shape, routing),
         solving=solving,
         gate=gate,
+        executor=spread.made(),
         fit=list(fit or []),
         score=list(score or []),
         apart=apart,
@@ -155,7 +158,7 @@ def _room(asked: Asked) -> Room:
             return MeshRoom()
         if found is not None and found[0] == collocation_files.INSTANCE_SAID:
             return CollocationRoom()
-        if microbatch_files.read_file(path) is not None:
+        if microbatch_files.document_of(path) is not None:
             return MicrobatchRoom()
     if asked.mesh.given():
         return MeshRoom()

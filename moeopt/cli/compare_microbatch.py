@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from moeopt.cli.compare_room import Asked, Room, solution_of
-from moeopt.cli.microbatch_files import PLAN_SAID, read_file
+from moeopt.cli.microbatch_files import PLAN_SAID, document_of
 
 if TYPE_CHECKING:
     from moeopt.cli.say import Say
@@ -26,14 +26,14 @@ class MicrobatchRoom(Room):
         from moeopt.cli.verify_microbatch import instance_in
 
         (path,) = asked.inputs
-        found = read_file(path)
+        found = document_of(path)
         assert found is not None, "the document was recognised"
         what, content = found
         return (instance_in(content, path) if what == PLAN_SAID else content), ()
 
     def plan(self, path: str, instance: Any) -> Any:
         """m, batch and order."""
-        read = read_file(path)
+        read = document_of(path)
         found = None if read is None or read[0] != PLAN_SAID else read
         solution = solution_of(path, found, PLAN_SAID, "moeopt microbatch")
         return {key: solution.get(key) for key in ("m", "batch", "sequences")}

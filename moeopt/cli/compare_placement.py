@@ -45,12 +45,19 @@ class PlacementRoom(Room):
 
         return None if instance.current is None else running_plan(instance)
 
+    def plan(self, path: str, instance: Any) -> Any:
+        """Its document or map as it is; whether it fits is for all of them together."""
+        from moeopt.cli.ready_plans import read_plan
+
+        return read_plan(path)
+
     def plans(self, asked: Asked, instance: Any, taken: Sequence[str]) -> tuple[dict[str, Any], tuple[Row, ...]]:
         """Plans and maps by the names of their rows, those of other layers with the reason."""
         from moeopt.cli.inputs import layer_facts
-        from moeopt.cli.ready_plans import fit_plans, read_plans
+        from moeopt.cli.ready_plans import fit_plans
 
-        return fit_plans(read_plans(asked.plans, taken), instance, layer_facts(asked.shape))
+        documents, _ = super().plans(asked, instance, taken)
+        return fit_plans(documents, instance, layer_facts(asked.shape))
 
     def prepare(self, instance: Any, names: Sequence[str], limits: Limits) -> None:
         """Compiled code is loaded."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from moeopt.cli.ask import ask
 from moeopt.cli.options import Gate, Shape, Solving
 from moeopt.cli.say import Say
 from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from moeopt.cli.collocate_options import Sharing, Travel
     from moeopt.cli.compare_options import MeshOptions, RouteOptions
     from moeopt.cli.route_input import Hosts
@@ -43,6 +46,7 @@ class Asked:
     hosts: Hosts
     solving: Solving
     gate: Gate
+    executor: Callable[[], Executor] | None = None
     fit: list[str] = field(default_factory=list)
     score: list[str] = field(default_factory=list)
     apart: bool = False
@@ -108,9 +112,9 @@ class Room(ABC):
     def read(self, asked: Asked, say: Say) -> tuple[Any, Sequence[str]]:
         """The instance, and notes on what it was made of."""
 
+    @abstractmethod
     def plan(self, path: str, instance: Any) -> Any:
         """A ready-made plan from its file."""
-        raise NotImplementedError
 
     def default(self, instance: Any, asked: Asked, say: Say) -> list[str]:
         """Methods where none are named: all but ``auto``, which is one of them."""
@@ -170,8 +174,15 @@ class Room(ABC):
         find_plugins(names)
         self.prepare(instance, names, limits)
         with say.progress(instance.name or self.what) as listener, guarded_output(names):
-            comparison = self.problem.compare(
-                instance, names, plans=ready | plans, limits=limits, seed=asked.solving.seed, on_progress=listener
+            comparison = ask(
+                self.problem.compare,
+                instance,
+                names,
+                plans=ready | plans or None,
+                limits=limits,
+                seed=asked.solving.seed,
+                on_progress=listener,
+                executor=asked.executor,
             )
         comparison = self.scored(replace(comparison, rows=comparison.rows + refused), asked, say)
         return Answer(self, instance, comparison, tuple(notes), (*plans, *(row.method for row in refused)))

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from moeopt.cli.ask import ask
 from moeopt.cli.llm_options import Llm
-from moeopt.cli.options import Json
+from moeopt.cli.options import Json, Showing
 from moeopt.cli.piped import file_of
 from moeopt.cli.say import Say
 from moeopt.cli.verb import DONE, verb
@@ -35,6 +36,7 @@ def convert(
     ],
     json: Json,
     which: Llm,
+    showing: Showing,
     to: Annotated[str, typer.Option("--to", help="sglang, vllm-ascend, trtllm, omni, eplb or moeopt.")],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="OUT", help="The map to write; - is standard output.")
@@ -71,7 +73,7 @@ def convert(
         for line in (*piece.options, *dict.fromkeys([*warnings, *piece.warnings])):
             say.note(line)
         return DONE
-    what = write_map(found, to, output, llm=facts, gpus=gpus, force=force)
+    what = ask(write_map, found, to, output, llm=facts, gpus=gpus, force=force)
     if json.json:
         say.document({"files": list(what.files), "options": list(what.options), "warnings": list(what.warnings)})
     elif not say.quiet:

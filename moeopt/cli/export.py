@@ -47,7 +47,8 @@ def export(
     from moeopt.cli.inputs import read_instance
     from moeopt.cli.mesh_files import instance_of as mesh_of
     from moeopt.cli.microbatch_files import read_instance as read_microbatch
-    from moeopt.cli.route_files import INSTANCE_SAID, document_of, export_problem, refuse_options
+    from moeopt.cli.rooms import refuse_options
+    from moeopt.cli.route_files import INSTANCE_SAID, document_of, export_problem
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.placement.exact import build
 

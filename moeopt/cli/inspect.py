@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from moeopt.cli import calibration_files as calibrations
-from moeopt.cli import collocation_files as collocations
 from moeopt.cli import inspect_cluster as topologies
-from moeopt.cli import mesh_files as meshes
+from moeopt.cli import rooms
 from moeopt.cli.inspect_cluster import Topology
 from moeopt.cli.inspect_facts import load_facts, map_facts, plan_facts, reach
 from moeopt.cli.inspect_show import show, show_reach
-from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID, read_file
-from moeopt.cli.microbatch_files import facts as microbatch_facts
 from moeopt.cli.options import OF_FINDINGS, Json, Shape
 from moeopt.cli.piped import file_of
-from moeopt.cli.route_files import INSTANCE_SAID as ROUTING_SAID
-from moeopt.cli.route_files import RESULT_SAID as ROUTED_SAID
-from moeopt.cli.route_files import document_of
-from moeopt.cli.route_files import facts as routing_facts
 from moeopt.cli.say import Common, Say
 from moeopt.cli.verb import DONE, verb
 from moeopt.errors import InstanceError, Violation, Violations
@@ -77,7 +69,7 @@ def inspect(
     tiers and faults are shown, -o draws the graph. Several of NCCL, or of nvidia-smi, are also looked at together, as
     the servers of one cluster.
 
-    Constants that calibrate wrote are shown with their residuals, ranges and sources.
+    Constants that calibrate wrote are shown with their residuals, ranges and sources, a replay with its policies.
     """
     from moeopt.cli.accepting import check_names
     from moeopt.cli.inputs import experts_of, sources
@@ -94,10 +86,9 @@ def inspect(
     topologies.check_options(topology, [what for _, what, _ in read], servers)
     loads = [(path, content) for path, what, content in read if what == "loads"]
     if shape.given() and not loads:
-        known = {"plan": "a plan", PLAN_SAID: "a plan", "map": "a map of an engine", ROUTED_SAID: "a routing",
-                 collocations.RESULT_SAID: "a collocation", meshes.RESULT_SAID: "a plan",
-                 calibrations.SAID: "a calibration"}  # fmt: skip
-        is_one = (known | dict.fromkeys(topologies.SAID, "a topology")).get(read[0][1], "an instance document")
+        room = rooms.room_of(read[0][1])
+        known = {"plan": "a plan", "map": "a map of an engine", **dict.fromkeys(topologies.SAID, "a topology")}
+        is_one = (known if room is None else room.SAID).get(read[0][1], "an instance document")
         rule = f"is {is_one}, and options are for loads"
         fix = f"Leave out {', '.join(shape.given())}, or give the loads"
         raise InstanceError([Violation("input", "", files[0], rule, fix)])
@@ -112,20 +103,12 @@ def inspect(
             facts |= topologies.facts(what, content)
             if topology.output is not None and servers is None:
                 topologies.write(content, topology)
+        elif (room := rooms.room_of(what)) is not None:
+            facts |= room.facts(path, what, content)
         elif what == "plan":
             facts |= plan_facts(path, content)
         elif what == "map":
             facts |= map_facts(*content)
-        elif what in (INSTANCE_SAID, PLAN_SAID):
-            facts |= microbatch_facts(path, what, content)
-        elif what in (ROUTING_SAID, ROUTED_SAID):
-            facts |= routing_facts(path, what, content)
-        elif what in (collocations.INSTANCE_SAID, collocations.RESULT_SAID):
-            facts |= collocations.facts(path, what, content)
-        elif what in (meshes.INSTANCE_SAID, meshes.RESULT_SAID):
-            facts |= meshes.facts(path, what, content)
-        elif what == calibrations.SAID:
-            facts |= calibrations.facts(content)
         elif what == "instance":
             facts |= load_facts(content) | reach(content)
         else:
@@ -156,11 +139,7 @@ def _told(path: str, shape: Shape, experts: int | None) -> tuple[str, Any]:
     """What a file is, and its content: asked of the rooms that know files of their own, then of all others."""
     from moeopt.cli.inputs import read_any
 
-    constants = calibrations.document_of(path)
-    if constants is not None:
-        return constants
-    found = collocations.document_of(path) or topologies.read_file(path)  # a collocation may have its cluster within
-    found = found or read_file(path) or document_of(path) or meshes.document_of(path) or _map(path)
+    found = rooms.document_of(path) or topologies.read_file(path) or _map(path)
     return found or read_any(path, shape.layers, experts)
 
 

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from moeopt.cli import calibration_files as calibrations
-from moeopt.cli import collocation_files as collocations
-from moeopt.cli import mesh_files as meshes
 from moeopt.cli.inspect_cluster import SAID as TOPOLOGIES
 from moeopt.cli.inspect_cluster import show as show_topology
-from moeopt.cli.microbatch_files import INSTANCE_SAID, PLAN_SAID
-from moeopt.cli.microbatch_files import show as show_microbatch
-from moeopt.cli.route_files import INSTANCE_SAID as ROUTING_SAID
-from moeopt.cli.route_files import RESULT_SAID as ROUTED_SAID
-from moeopt.cli.route_files import show as show_routing
+from moeopt.cli.rooms import room_of
 from moeopt.cli.say import Say, count, few, ranges
 
 FEW_LAYERS = 8
@@ -26,20 +19,9 @@ def show(facts: dict[str, Any], say: Say) -> None:
     """Everything about one file."""
     from moeopt.cli.tables import percent, tokens
 
-    if facts["what"] in (INSTANCE_SAID, PLAN_SAID):
-        show_microbatch(facts, say)
-        return
-    if facts["what"] in (ROUTING_SAID, ROUTED_SAID):
-        show_routing(facts, say)
-        return
-    if facts["what"] in (collocations.INSTANCE_SAID, collocations.RESULT_SAID):
-        collocations.show(facts, say)
-        return
-    if facts["what"] in (meshes.INSTANCE_SAID, meshes.RESULT_SAID):
-        meshes.show(facts, say)
-        return
-    if facts["what"] == calibrations.SAID:
-        calibrations.show(facts, say)
+    room = room_of(facts["what"])
+    if room is not None:
+        room.show(facts, say)
         return
     if facts["what"] in TOPOLOGIES:
         show_topology(facts, say)

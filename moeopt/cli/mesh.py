@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moeopt.cli.ask import After, ask
 from moeopt.cli.interrupts import stopping
 from moeopt.cli.llms import WhichLlm
 from moeopt.cli.mesh_options import Asked, Choice, Curving, Fleet, Simulating
@@ -132,7 +133,15 @@ def mesh(
     with stopping(limits) as until:
         deadline = Deadline(until.time_s, until.stop)
         with say.progress(instance.name or "mesh") as listener, guarded_output([method]), ours:
-            result = PROBLEM.solve(instance, method=method, limits=until, seed=pace.seed, on_progress=listener)
+            result = ask(
+                PROBLEM.solve,
+                instance,
+                method=method,
+                limits=until,
+                seed=pace.seed,
+                on_progress=listener,
+                after=After(found.notes),
+            )
             curve = levels.curve_of(curving.slo_curve, instance, result, method, until, pace.seed, say)
         result = replace(result, notes=(*found.notes, *result.notes))
         chance = simulation.simulated(simulating, instance, result, pace.seed, say, deadline)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from moeopt.cli import units
 from moeopt.cli.llms import WhichLlm
 from moeopt.cli.mesh_options import Asked
-from moeopt.errors import InstanceError, Violation, Violations, did_you_mean
+from moeopt.errors import Violation, Violations, did_you_mean
 
 if TYPE_CHECKING:
     from moeopt.cost.roofline import Numerics
@@ -93,7 +93,7 @@ def _demand(one: One, notes: list[str], check: Violations) -> Demand | None:
         if llm is None:
             check.add("--llm", "missing", rule="there must be an LLM", fix="Give --llm NAME or --hf-config FILE")
         else:
-            _known_attention(llm, check)
+            _known_sizes(llm, check)
     ttft, tpot = (
         None if text is None else units.seconds(name, text, check)
         for name, text in (("--ttft", one.asked.ttft), ("--tpot", one.asked.tpot))
@@ -128,17 +128,20 @@ def _numerics(dtype: str | None, check: Violations) -> Numerics | None:
     return None if dtype is None else known.get(dtype)
 
 
-def _known_attention(llm: LlmFacts, check: Violations) -> None:
-    """Refuse an LLM whose attention no closed form covers, before the work."""
+def _known_sizes(llm: LlmFacts, check: Violations) -> None:
+    """Refuse an LLM of which a size is not known, before the work; every such size by its name."""
+    from moeopt.cost import attended
     from moeopt.llm.counts import parts_of
 
-    try:
-        parts_of(llm)
-    except InstanceError as error:
-        for one in error.violations:
-            if one.field == "family":
-                fix = "Its mesh cannot be modelled; moeopt info llms lists the attention of others"
-                check.add("--llm", llm.name, rule=one.rule, fix=fix)
+    before = len(check.found)
+    experts = () if llm.dense else ("experts", "top_k", "expert_width", "dispatch_width")
+    with check.within():
+        llm.need("hidden", "vocab", "attention.heads", *experts, why="to plan a mesh")
+    if len(check.found) == before:
+        with check.within():
+            attended(llm, 1.0)
+        with check.within():
+            parts_of(llm)
 
 
 def _workload(asked: Asked, notes: list[str]) -> Workload:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 INSTANCE, RESULT = "moeopt/mesh-instance/", "moeopt/mesh-result/"
 INSTANCE_SAID, RESULT_SAID = "mesh instance", "mesh plan"
+SAID = {INSTANCE_SAID: "an instance document", RESULT_SAID: "a plan"}
+"""What its documents are, and as a sentence calls them."""
+JUDGED = RESULT_SAID
+"""The one that `verify` takes."""
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
@@ -75,7 +79,7 @@ def faults_of(document: Any, source: str, given: MeshInstance | None = None) -> 
     return faults + found, aside
 
 
-def verify_mesh(path: str, document: Any, given: list[str], as_json: bool, say: Say) -> int:
+def verify(path: str, document: Any, given: list[str], as_json: bool, say: Say) -> int:
     """List every fault of a written plan; exit 5 on any."""
     if len(given) > 1:
         rule = "must be the one instance that the plan was made for"

@@ -50,12 +50,12 @@ def simulated(
     simulating: Simulating, instance: MeshInstance, result: Result, seed: int, say: Say, deadline: Deadline
 ) -> Sequence[PlanGoodput] | None:
     """What the plan serves by chance; ``None`` where that was not asked, or there is nothing or no time to simulate."""
+    if not simulating.simulate or result.plan is None:
+        return None
     from moeopt.mesh.clock import OutOfTime, look, watching
     from moeopt.mesh.goodput.plans import REQUESTS, simulate_plan
     from moeopt.registry import Progress
 
-    if not simulating.simulate or result.plan is None:
-        return None
     with say.progress("simulated rates") as listener:
 
         def step(done: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moeopt.cli.ask import After, ask
 from moeopt.cli.microbatch_instance import Asked, from_options
 from moeopt.cli.microbatch_options import Choices, StageTimes, Wanted, given
 from moeopt.cli.modelled_times import Modelled
@@ -116,11 +117,19 @@ def microbatch(
     instance, told = asked.instance, list(asked.notes)
     find_plugins([method])
     ours = named(PROBLEM, method, say.verbose)
-    with say.progress(instance.name or "micro-batches") as listener, guarded_output([method]), ours:
-        result = PROBLEM.solve(instance, method=method, limits=limits, seed=pace.seed, on_progress=listener)
     if _sizes_ignored(instance):
         told.append(
             "times do not depend on the size of a micro-batch: with --batch, write a part per token, as 0.1+0.002n"
+        )
+    with say.progress(instance.name or "micro-batches") as listener, guarded_output([method]), ours:
+        result = ask(
+            PROBLEM.solve,
+            instance,
+            method=method,
+            limits=limits,
+            seed=pace.seed,
+            on_progress=listener,
+            after=After(behind=told),
         )
     if asked.dense is not None and result.solution is not None:
         told.append(beside(asked.dense, result.solution, unit))

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 INSTANCE, PLAN = "moeopt/microbatch-instance/", "moeopt/microbatch-result/"
 ANY = b'"moeopt/microbatch-'
 INSTANCE_SAID, PLAN_SAID = "micro-batch instance", "micro-batch plan"
+SAID = {INSTANCE_SAID: "an instance document", PLAN_SAID: "a plan"}
+"""What its documents are, and as a sentence calls them."""
+JUDGED = PLAN_SAID
+"""The one that `verify` takes."""
 
 
 def is_plan(document: Any) -> bool:
@@ -23,7 +27,7 @@ def is_plan(document: Any) -> bool:
     return isinstance(document, Mapping) and str(document.get("schema")).startswith(PLAN)
 
 
-def read_file(path: str) -> tuple[str, Any] | None:
+def document_of(path: str) -> tuple[str, Any] | None:
     """``(INSTANCE_SAID, instance)`` or ``(PLAN_SAID, document)``; ``None`` for any other file."""
     with file_of(path) as file:
         if not file.lower().endswith(".json"):
@@ -43,7 +47,7 @@ def read_file(path: str) -> tuple[str, Any] | None:
 
 def read_instance(path: str, options: list[str], use: str) -> MicrobatchInstance | None:
     """The instance that a file is, with none of the options that are for loads; ``None`` for files of other rooms."""
-    found = read_file(path)
+    found = document_of(path)
     if found is None:
         return None
     what, content = found
@@ -123,3 +127,13 @@ def show(known: Mapping[str, Any], say: Say) -> None:
         lines.extend(f"  infeasible {conflict['message']}" for conflict in known.get("conflicts", ()))
     lines.extend(f"  note       {note}" for note in known.get("notes") or ())
     say.show("\n".join(lines))
+
+
+def verify(path: str, document: Any, given: list[str], as_json: bool, say: Say) -> int:
+    """List every fault of a written plan, which has its instance within; exit 5 on any."""
+    from moeopt.cli.verify_microbatch import verify_microbatch
+
+    if len(given) > 1:
+        rule = "must be one instance"
+        raise InstanceError([Violation("instance", "", ", ".join(given), rule, "Give the one it was made for")])
+    return verify_microbatch(path, document, given[0] if given else None, as_json, say)

@@ -71,19 +71,19 @@ class Room:
 
 def dense_of(facts: LlmFacts, machine: Machine, numerics: Any, *, context: int) -> Dense | None:
     """The dense layers of one GPU, as `moeopt.cost.ep_decode` counts them; ``None`` for an LLM without any."""
-    from moeopt.cost import OVERHEAD_S, attention_decode
+    from moeopt.cost import OVERHEAD_S, layer_decode, operators_s
     from moeopt.cost.decode import ffn_s, layers_of
 
-    kinds = {tokens: count for (tokens, moe), count in layers_of(facts, float(context)).items() if not moe}
+    kinds = {kind: count for (kind, moe), count in layers_of(facts).items() if not moe}
     if not kinds:
         return None
 
     def seconds(batch: int) -> float:
         ffn = ffn_s(facts, machine, moe=False, tokens=batch, numerics=numerics)
         total = 0.0
-        for tokens, count in kinds.items():
-            work = attention_decode(facts, sequences=batch, context_tokens=tokens, numerics=numerics)
-            total += count * (machine.time_s(work) + ffn + OVERHEAD_S)
+        for kind, count in kinds.items():
+            works = layer_decode(facts, kind, sequences=batch, context_tokens=context, numerics=numerics)
+            total += count * (operators_s(machine, works) + ffn + OVERHEAD_S)
         return total
 
     seconds(1)  # a size that is not known is said before anything else

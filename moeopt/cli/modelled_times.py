@@ -219,7 +219,8 @@ class Modelled(WhichLlm):
 
         Vectors go out in FP8 and come back in BF16, as in the DeepSeek-V3 report, section 3.4.
         """
-        from moeopt.cost import OVERHEAD_S, attention_decode, moe_ffn
+        from moeopt.cost import OVERHEAD_S, layer_decode, moe_ffn, operators_s
+        from moeopt.cost.layer_works import full_kind
 
         facts.need_experts("experts over several GPUs")
         facts.need("top_k", "dispatch_width", why="for the bytes of its all-to-alls")
@@ -227,8 +228,9 @@ class Modelled(WhichLlm):
         vector = int(facts.top_k or 0) * (ep - 1) / ep * int(facts.dispatch_width or 0)
 
         def attention(tokens: int) -> float:
-            work = attention_decode(facts, sequences=tokens, context_tokens=int(self.context or 0), numerics=numerics)
-            return round(machine.time_s(work) + OVERHEAD_S, DIGITS)
+            own = {"sequences": tokens, "context_tokens": int(self.context or 0)}
+            works = layer_decode(facts, full_kind(facts), numerics=numerics, **own)
+            return round(operators_s(machine, works) + OVERHEAD_S, DIGITS)
 
         def experts(tokens: int) -> float:
             return round(machine.time_s(moe_ffn(facts, tokens=tokens * ep, ep=ep, numerics=numerics)), DIGITS)
@@ -244,7 +246,7 @@ class Modelled(WhichLlm):
 
 def _alike(facts: LlmFacts, context: int) -> None:
     """Refuse an LLM whose layers with experts attend to different numbers of tokens."""
-    from moeopt.cost.attention_sizes import attended
+    from moeopt.cost import attended
 
     facts.need_experts("a micro-batch to be sent to experts")
     seen = attended(facts, context)

@@ -223,9 +223,17 @@ class Solving:
         return Limits(time_s, self.gap, self.iterations, self.nodes_limit, self.threads)
 
 
+ShowPython = Annotated[
+    bool,
+    typer.Option(
+        "--show-python", help="Print the Python that this command is, and solve nothing.", rich_help_panel=OUTPUT
+    ),
+]
+
+
 @dataclass(frozen=True)
 class Output:
-    """Where the answer goes."""
+    """Where the answer goes, or that the command is shown as Python instead."""
 
     json: Annotated[
         bool, typer.Option("--json", help="One strict JSON object on standard output.", rich_help_panel=OUTPUT)
@@ -243,6 +251,7 @@ class Output:
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.", rich_help_panel=OUTPUT)] = (
         False
     )
+    show_python: ShowPython = False
 
 
 @dataclass(frozen=True)
@@ -257,6 +266,13 @@ class Gate:
             rich_help_panel=OUTPUT,
         ),
     ] = False
+
+
+@dataclass(frozen=True)
+class Showing:
+    """For verbs that are a call of the library, but have no answer in a file."""
+
+    show_python: ShowPython = False
 
 
 @dataclass(frozen=True)

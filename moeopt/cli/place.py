@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli.ask import After
 from moeopt.cli.deciding import Deciding, decided, move_lines, not_worth_it, show_frontier
 from moeopt.cli.failures import repair_lines, show_repair
 from moeopt.cli.options import Gate, Output, Shape, Solving
@@ -15,6 +16,7 @@ from moeopt.cli.say import Say, complain
 from moeopt.cli.slots_curve import Curve
 from moeopt.cli.slots_curve import check as check_curve
 from moeopt.cli.slots_curve import run as run_curve
+from moeopt.cli.spread import Spread
 from moeopt.cli.verb import DONE, GATE, INFEASIBLE, NO_PLAN, verb
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def place(
     gate: Gate,
     curve: Curve,
     deciding: Deciding,
+    spread: Spread,
     method: Annotated[
         str, typer.Option("--method", help="See moeopt info methods; or package.module:function.")
     ] = "auto",
@@ -67,6 +70,8 @@ def place(
 
     Ctrl-C ends the search and keeps the best plan so far. auto and search stop a layer at a proven gap of 0.1 % (--gap)
     or after 2000 rounds or 3 million slots looked at (--iterations), whichever comes first.
+
+    With --executor layers are planned beside each other, with the same answer; --time-limit is of each layer then.
     """
     from moeopt.cli.costs import cost_lines
     from moeopt.cli.inputs import sources
@@ -78,6 +83,7 @@ def place(
     check_curve(curve, shape, output)
     deciding.arguments()
     solving.limits()  # a slip in an option is said before any work
+    executor = spread.made()
     inputs = sources(inputs, say)
     if curve.slots_curve:
         return run_curve(inputs, shape, curve, method, solving, output, say)
@@ -91,7 +97,8 @@ def place(
     if instance.current is None and (instance.lost or instance.retire):
         gone = ", ".join(map(str, sorted({*instance.lost, *instance.retire})))
         say.note(f"out, with nothing placed there: GPUs {gone}; with --current a running plan is repaired")
-    result = decided(solve(instance, method, solving, say), deciding)
+    after = After(kept, decide=deciding.arguments())
+    result = decided(solve(instance, method, solving, say, after, executor), deciding)
     if kept:
         result = replace(result, notes=(*kept, *result.notes))
     if per_step is not None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.compare_room import labelled
 from moeopt.cli.piped import file_of
 from moeopt.errors import InstanceError
 
@@ -20,21 +18,17 @@ if TYPE_CHECKING:
     from moeopt.registry import Comparison, Row
 
 
-def read_plans(given: Sequence[str], taken: Sequence[str]) -> dict[str, ResultDocument | ExpertMap]:
-    """Plan documents and maps by the name of their row: the file's, as it was typed where two are alike."""
+def read_plan(path: str) -> ResultDocument | ExpertMap:
+    """A plan document, or the map of an engine."""
     from moeopt.documents import read_bytes, read_json
     from moeopt.engines.kinds import WITH_MAP, what_is
     from moeopt.engines.reading import read_map
     from moeopt.placement.load_plan import read_result
 
-    found: dict[str, ResultDocument | ExpertMap] = {}
-    for label, path in labelled(given, taken).items():
-        with file_of(path) as file:
-            if what_is(file) in WITH_MAP:
-                found[label] = read_map(file)
-            else:
-                found[label] = read_result(read_json(read_bytes(file), path), path)
-    return found
+    with file_of(path) as file:
+        if what_is(file) in WITH_MAP:
+            return read_map(file)
+        return read_result(read_json(read_bytes(file), path), path)
 
 
 def fit_plans(

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moeopt.cli.ask import ask
 from moeopt.cli.options import Output, Shape, Solving
 from moeopt.cli.replay_options import Playing, Pricing
 from moeopt.cli.say import Say, complain
+from moeopt.cli.spread import Spread
 from moeopt.cli.verb import BAD_USAGE, COMMAND, DONE, INFEASIBLE, NO_PLAN, verb
 from moeopt.errors import InstanceError, Violation
 
@@ -42,6 +44,7 @@ def replay(
     shape: Shape,
     solving: Solving,
     output: Output,
+    spread: Spread,
 ) -> int:
     """Play policies of re-planning over a history of loads: what each is worth on windows it has not seen.
 
@@ -63,7 +66,7 @@ def replay(
     from moeopt.replay.policies import SUM, check_names
     from moeopt.report.replay_file import FORMATS
 
-    limits, prices, names = solving.limits(), pricing.prices(), playing.names()
+    limits, prices, names, executor = solving.limits(), pricing.prices(), playing.names(), spread.made()
     files = targets(output.output, tuple(FORMATS)) if output.output != STDOUT else []
     check = Violations()
     for file in files:
@@ -83,7 +86,8 @@ def replay(
     )
     kept = say.kept()
     with say.progress(f"{instance.name}: replay") as listener, guarded_output(methods), stopping(limits) as until:
-        found = play(
+        found = ask(
+            play,
             instance,
             names,
             every=playing.every,
@@ -100,6 +104,7 @@ def replay(
             limits=until,
             seed=solving.seed,
             on_progress=listener,
+            executor=executor,
         )
     if found.first is None:
         for conflict in found.conflicts:

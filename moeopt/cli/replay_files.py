@@ -1,36 +1,81 @@
-"""Replay documents in the verbs that take any file: `verify`."""
+"""Replay documents in the verbs that take any file: `inspect` and `verify`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.room_files import room_document
 from moeopt.cli.say import Say
 from moeopt.cli.verb import DONE, GATE
 from moeopt.cli.verdict import show_faults
-from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
     from moeopt.replay.document import ReplayDocument
 
-RESULT = "moeopt/replay-result/"
+FIGURES = ("imbalance_mean", "imbalance_worst_window", "replans", "moves")
 RESULT_SAID = "replay"
+SAID = {RESULT_SAID: "a replay"}
+"""What its documents are, and as a sentence calls them."""
+JUDGED = RESULT_SAID
+"""The one that `verify` takes."""
 
 
-def document_of(path: str) -> Any | None:
-    """The document of a replay; ``None`` for any other file, and for standard input."""
-    if path == "-" or not path.lower().endswith(".json"):
-        return None
-    data = read_bytes(path)
-    if b'"moeopt/replay-' not in data:
-        return None
-    document = read_json(data, path)
-    schema = document.get("schema") if isinstance(document, dict) else None
-    return document if isinstance(schema, str) and schema.startswith(RESULT) else None
+def document_of(path: str) -> tuple[str, Any] | None:
+    """``("replay", document)``; ``None`` for any other file."""
+    found = room_document(path, "replay")
+    return None if found is None else (RESULT_SAID, found[1])
 
 
-def verify_replay(path: str, document: Any, history: list[str], as_json: bool, say: Say) -> int:
+def facts(path: str, what: str, document: Any) -> dict[str, Any]:
+    """What `inspect` says."""
+    from moeopt.replay.document import read_replay
+
+    form = read_replay(document, path)
+    first, last = form.scored
+    policies = [
+        {
+            "policy": row.policy,
+            "reason": row.reason,
+            **({} if row.figures is None else row.figures.model_dump(include=set(FIGURES))),
+        }
+        for row in form.policies
+    ]
+    return {
+        "name": form.instance.name,
+        "windows": len(form.windows),
+        "scored": [form.windows[first].name, form.windows[last].name],
+        "every": form.every,
+        "lookback": form.lookback,
+        "best": form.best,
+        "stop": form.stop,
+        "policies": policies,
+        "notes": form.notes,
+    }
+
+
+def show(known: Mapping[str, Any], say: Say) -> None:
+    """The same for people."""
+    from moeopt.cli.tables import table
+
+    first, last = known["scored"]
+    say.show(f"{known['file']}: {RESULT_SAID} of {known['name'] or 'a history'}")
+    say.show(f"  windows    {known['windows']:,}, scored from {first} to {last}; a plan every {known['every']} of them")
+    rows = table("", "policy", "imbalance", "worst window", "re-plans", "moves")
+    for row in known["policies"]:
+        if row["reason"]:
+            rows.add_row(row["policy"], row["reason"], "", "", "")
+            continue
+        worst, moved = f"{row['imbalance_worst_window']:.4f}", f"{row['moves']:,}"
+        rows.add_row(row["policy"], f"{row['imbalance_mean']:.4f}", worst, str(row["replans"]), moved)
+    say.show(rows)
+    for note in known["notes"]:
+        say.note(note)
+
+
+def verify(path: str, document: Any, history: list[str], as_json: bool, say: Say) -> int:
     """List every fault of a written replay, held against its history; exit 5 on any."""
     from moeopt.replay import faults
     from moeopt.replay.document import read_replay

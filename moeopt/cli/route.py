@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli.ask import ask
 from moeopt.cli.options import Output
 from moeopt.cli.pace import Seed, Threads, TimeLimit, time_s
 from moeopt.cli.route_input import Hosts, read_given
@@ -94,7 +95,7 @@ def route(
     find_plugins([chosen])
     ours = named(PROBLEM, chosen, say.verbose)
     with say.progress(instance.name or "layers") as listener, guarded_output([chosen]), ours:
-        result = PROBLEM.solve(instance, method=chosen, limits=limits, seed=pace.seed, on_progress=listener)
+        result = ask(PROBLEM.solve, instance, method=chosen, limits=limits, seed=pace.seed, on_progress=listener)
     if to_file is not None:
         write_file(to_file, result.to_json() + "\n", force=output.force)
     if output.json or output.output == STDOUT:

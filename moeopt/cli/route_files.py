@@ -12,6 +12,10 @@ from moeopt.errors import InstanceError, Violation
 
 INSTANCE, RESULT = "moeopt/routing-instance/", "moeopt/routing-result/"
 INSTANCE_SAID, RESULT_SAID = "routing instance", "routing"
+SAID = {INSTANCE_SAID: "an instance document", RESULT_SAID: "a routing"}
+"""What its documents are, and as a sentence calls them."""
+JUDGED = RESULT_SAID
+"""The one that `verify` takes."""
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
@@ -28,14 +32,7 @@ def document_of(path: str) -> tuple[str, Any] | None:
     return (RESULT_SAID, document) if schema.startswith(RESULT) else None
 
 
-def refuse_options(path: str, what: str, given: list[str]) -> None:
-    """Options that say of a placement what a routing document says itself."""
-    if given:
-        rule = f"is a {what}, which says it itself"
-        raise InstanceError([Violation(given[0], "", "given", f"{path} {rule}", "Leave it out")])
-
-
-def verify_routing(path: str, document: Any, loads: list[str], as_json: bool, say: Say) -> int:
+def verify(path: str, document: Any, loads: list[str], as_json: bool, say: Say) -> int:
     """List every fault of a written routing; exit 5 on any."""
     from moeopt.cli.verify import table_of
     from moeopt.routing.document import load_instance

@@ -81,6 +81,7 @@ def check(curve: Curve, shape: Shape, output: Output) -> None:
 def run(paths: list[str], shape: Shape, curve: Curve, method: str, solving: Solving, output: Output, say: Say) -> int:
     """Make the curve, show it and write it."""
     from moeopt.cli import units
+    from moeopt.cli.ask import ask
     from moeopt.cli.target import STDOUT
     from moeopt.placement.budgets import memory_budget
     from moeopt.placement.curve import feasible_redundant, slots_curve
@@ -102,7 +103,8 @@ def run(paths: list[str], shape: Shape, curve: Curve, method: str, solving: Solv
             fix = f"Use {feasible[0]} or more"
             raise InstanceError([Violation("--max-redundant", "", str(curve.max_redundant), rule, fix)])
     with say.progress(f"{instance.name}: slots curve") as listener:
-        made = slots_curve(
+        made = ask(
+            slots_curve,
             instance,
             redundant=wanted,
             uneven=shape.uneven_slots,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.ask import After, ask
 from moeopt.cli.options import Solving
 from moeopt.cli.say import Say
 from moeopt.errors import MoeoptError, NotApplicable, PlanError
@@ -78,16 +80,30 @@ def named(problem: Problem[Any, Any], method: str, everything: bool) -> Iterator
         raise PolicyFailed(f"method {method} failed: {type(error).__name__}: {error}") from error
 
 
-def solve(instance: PlacementInstance, method: str, solving: Solving, say: Say) -> Result:
-    """One method on one instance, with a progress bar."""
+def solve(
+    instance: PlacementInstance,
+    method: str,
+    solving: Solving,
+    say: Say,
+    after: After = After(),
+    executor: Callable[[], Executor] | None = None,
+) -> Result:
+    """One method on one instance, with a progress bar; with an executor layer beside layer.
+
+    `after` is what the verb adds to the result.
+    """
     from moeopt.kernels._jit import unkept_note
-    from moeopt.placement import PROBLEM
+    from moeopt.placement import PROBLEM, solve_layers
 
     find_plugins([method])
     _say_if_compiling(instance, solving, say)
     ours = named(PROBLEM, method, say.verbose)
     with say.progress(f"{instance.name}: {method}") as listener, guarded_output([method]), ours:
-        found = PROBLEM.solve(instance, method=method, limits=solving.limits(), seed=solving.seed, on_progress=listener)
+        how: dict[str, Any] = {"method": method, "limits": solving.limits(), "seed": solving.seed}
+        if executor is not None:
+            how["executor"] = executor
+        work = PROBLEM.solve if executor is None else solve_layers
+        found = ask(work, instance, **how, on_progress=listener, after=after)
     unkept = unkept_note()
     if unkept is not None:
         say.note(unkept)

@@ -51,6 +51,10 @@ FIELDS = {
     "stall_seconds": "--stall",
     "current_gpu": "--current",
     "bytes_per_s": "--bandwidth",
+    "limits.time_s": "--time-limit",
+    "limits.gap": "--gap",
+    "limits.iterations": "--iterations",
+    "limits.threads": "--threads",
 }
 """Fields whose option has another look, or is easily missed."""
 

@@ -187,7 +187,8 @@ def _time(field: str, text: str, number: str, unit: str, check: Violations, wher
             if text.strip().startswith("-")
             else "Give a number"
         )
-        check.add(field, text, where=where, rule="must be a finite time >= 0", fix=fix)
+        symbol = f"{field[2].upper()}_{field[3]} " if len(field) == 4 else ""  # --tc is T_c in the models
+        check.add(field, text, where=where, rule=f"{symbol}must be a finite time >= 0", fix=fix)
         return None
     if value.adjusted() > MOST_DIGITS * 2 or value * SECONDS[unit.lower()] > LONGEST_S:
         rule = f"is beyond any step, {LONGEST_S:.0e} s".replace("e+", "e")

@@ -62,7 +62,8 @@ def verb(function: Callable[..., int]) -> Callable[..., int]:
             if isinstance(group, Common):
                 common = group
             arguments[name] = Say(common) if hints[name] is Say else group
-        return _guarded(lambda: _once(function, arguments, typed, given), common)
+        work = functools.partial(_once, function, arguments, typed, given)
+        return _guarded(functools.partial(_shown, work, given) if given.get("show_python") else work, common)
 
     del run.__dict__["__wrapped__"]  # the parser reads the signature made here
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -76,6 +77,17 @@ def _once(function: Callable[..., int], arguments: dict[str, Any], typed: dict[s
     refuse_twice((name, given[key]) for key, name in typed.items())
     with read_once():
         return function(**arguments)
+
+
+def _shown(work: Callable[[], int], given: dict[str, Any]) -> int:
+    """Print the Python that a command is, in place of what it would do."""
+    from moeopt.cli.as_python.script import shown
+
+    found = shown(work, given, COMMAND.get())
+    if isinstance(found, int):
+        return found
+    Say(Common()).line(found)
+    return DONE
 
 
 def _typed(name: str, hint: Any) -> str:

@@ -84,37 +84,18 @@ def verify(
     routing is checked against the loads that it splits, a collocation against its routing trace, a replay against its
     history. Constants are fitted anew to the tables that they are from.
     """
-    from moeopt.cli import calibration_files as calibrations
-    from moeopt.cli import collocation_files as collocations
-    from moeopt.cli import mesh_files as meshes
-    from moeopt.cli import replay_files as replays
-    from moeopt.cli.microbatch_files import is_plan
-    from moeopt.cli.route_files import RESULT_SAID, document_of, refuse_options, verify_routing
+    from moeopt.cli.rooms import document_of, refuse_options, room_of
     from moeopt.documents import read_bytes, read_json
     from moeopt.placement.load_plan import claimed_layers, document_faults, read_result, unchecked
 
     wanted = {"experts": experts, "slots": slots, "gpus": gpus, "nodes": nodes}
     said = [*_named(wanted), *options.given(), *(["--drop"] if drop else []), *(["--failures"] if failures else [])]
     own = document_of(plan)
-    if own is not None and own[0] == RESULT_SAID:
-        refuse_options(plan, RESULT_SAID, said)
-        return verify_routing(plan, own[1], loads or [], json.json, say)
-    placed = collocations.document_of(plan)
-    if placed is not None and placed[0] == collocations.RESULT_SAID:
-        refuse_options(plan, collocations.RESULT_SAID, said)
-        return collocations.verify_collocation(plan, placed[1], loads or [], json.json, say)
-    mesh = meshes.document_of(plan)
-    if mesh is not None and mesh[0] == meshes.RESULT_SAID:
-        refuse_options(plan, meshes.RESULT_SAID, said)
-        return meshes.verify_mesh(plan, mesh[1], loads or [], json.json, say)
-    played = replays.document_of(plan)
-    if played is not None:
-        refuse_options(plan, replays.RESULT_SAID, said)
-        return replays.verify_replay(plan, played, loads or [], json.json, say)
-    constants = calibrations.document_of(plan)
-    if constants is not None:
-        refuse_options(plan, calibrations.SAID, said)
-        return calibrations.verify_calibration(plan, constants[1], loads or [], json.json, say)
+    room = None if own is None else room_of(own[0])
+    if own is not None and room is not None and own[0] == room.JUDGED:
+        refuse_options(plan, own[0], said)
+        code: int = room.verify(plan, own[1], loads or [], json.json, say)
+        return code
     with file_of(plan) as file:
         map_found = map_of(file)
         content = None if map_found is not None else read_json(read_bytes(file), plan)
@@ -123,8 +104,6 @@ def verify(
         raise InstanceError([Violation("--failures", "", "given", rule, "Leave it out")])
     if map_found is not None:
         return verify_map(plan, *map_found, wanted, which, options, loads or [], json.json, say, drop)
-    if is_plan(content):
-        return _verify_microbatch(plan, content, loads or [], said, json.json, say)
     _is_placement(content, plan)
     document = read_result(content, plan)
     if options.given():
@@ -186,19 +165,6 @@ def _is_placement(content: Any, path: str) -> None:
 
 def _named(wanted: dict[str, int | None]) -> list[str]:
     return [f"--{name}" for name, number in wanted.items() if number is not None]
-
-
-def _verify_microbatch(plan: str, raw: Any, given: list[str], options: list[str], json: bool, say: Say) -> int:
-    """A plan of another room, which has its instance within."""
-    from moeopt.cli.verify_microbatch import verify_microbatch
-
-    check = Violations()
-    for option in options:
-        check.add(option, "given", rule="is for placements: a micro-batch plan has its instance", fix="Leave it out")
-    if len(given) > 1:
-        check.add("instance", ", ".join(given), rule="must be one instance", fix="Give the one it was made for")
-    check.raise_if_any()
-    return verify_microbatch(plan, raw, given[0] if given else None, json, say)
 
 
 def _lost(document: ResultDocument) -> dict[str, Any]:

@@ -220,7 +220,14 @@ class Cluster:
 
 
 def add_node(graph: nx.DiGraph, name: str, kind: str, **attributes: Any) -> str:
-    """Add a node and give its id back."""
+    """Add a node and give its id back.
+
+    Ids are `name`; `kind` is gpu, nic, switch or the like, `attributes` are kept at the node.
+
+    >>> graph = nx.DiGraph()
+    >>> add_node(graph, "gpu0", "gpu", host=0), graph.nodes["gpu0"]["kind"]
+    ('gpu0', 'gpu')
+    """
     graph.add_node(name, kind=kind, **attributes)
     return name
 
@@ -238,6 +245,9 @@ def add_link(
     both_ways: bool = True,
 ) -> None:
     """Add a link, by default the same in both directions; parallel cables are summed.
+
+    From `src` to `dst`, and back where `both_ways`: `kind` names the technology, `alpha_s` is the latency in seconds,
+    `port` what the link shares with others of that name, and a link that is not `healthy` is a fault.
 
     >>> graph = nx.DiGraph()
     >>> add_link(graph, "a", "b", 25e9, "nvlink", 1e-6); add_link(graph, "a", "b", 25e9, "nvlink", 1e-6)

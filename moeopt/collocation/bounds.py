@@ -84,7 +84,15 @@ def _padded(instance: CollocationInstance, rows: Rows) -> NDArray[np.float64]:
 
 
 def bound(instance: CollocationInstance, row: int, deadline: Deadline | None = None) -> LayerBound:
-    """The best bound of a layer; a deadline leaves fewer steps for it, or the trivial one."""
+    """The best bound of a layer; a deadline leaves fewer steps for it, or the trivial one.
+
+    `row` is the place of the layer in `instance`.
+
+    >>> from moeopt import collocation
+    >>> instance = collocation.CollocationInstance([[0, 2], [1, 3]] * 8, experts=4, nodes=2, gpus=2)
+    >>> float(bound(instance, 0).value)
+    8.0
+    """
     if not instance.transport.merges:
         return _unmerged(instance, row)
     rows = rows_of(instance, row)
@@ -277,7 +285,14 @@ def _unmerged(instance: CollocationInstance, row: int) -> LayerBound:
 def recheck(instance: CollocationInstance, row: int, certificate: Mapping[str, Any]) -> list[str]:
     """What is wrong with the certificate of a layer; nothing where its value follows from it.
 
+    `row` is the place of the layer in `instance`.
+
     A diagonal is checked with eigenvalues computed again, everything else in whole numbers.
+
+    >>> from moeopt import collocation
+    >>> instance = collocation.CollocationInstance([[0, 2], [1, 3]] * 8, experts=4, nodes=2, gpus=2)
+    >>> recheck(instance, 0, bound(instance, 0).certificate)
+    []
     """
     layer, rows = instance.layers[row], rows_of(instance, row)
     said = Fraction(certificate["value"])

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from moeopt.cluster.graph import Cluster
     from moeopt.collocation.instance import CollocationInstance
 
 Ints = NDArray[np.int64]
-
-MOST_FLOWS = 64
-"""Beyond so many units alike ones are taken to have the cut of the first of their size."""
+Folded = tuple[tuple[tuple[int, int, int], ...], tuple[int, ...], tuple[int, ...]]
+"""Edges between classes with their capacities, the classes that a flow comes from, and those it goes to."""
 
 
 def least_cuts(instance: CollocationInstance, part: Ints) -> list[float]:
@@ -34,37 +34,122 @@ def least_cuts(instance: CollocationInstance, part: Ints) -> list[float]:
     from moeopt.errors import InstanceError
 
     assert instance.cluster is not None
-    network = _network(instance)
+    network = Network.of(instance.cluster)
     gpus = instance.cluster.gpus
-    found = []
+    found: list[float] = []
+    known: dict[Folded, float] = {}
     for one in range(int(part.max()) + 1):
-        inside = [gpus[g] for g in range(len(gpus)) if part[g] == one]
-        outside = [gpus[g] for g in range(len(gpus)) if part[g] != one]
-        found.append(max(_flow(network, outside, inside), _flow(network, inside, outside)) if outside else 0.0)
-        if outside and not found[-1]:
-            raise InstanceError([no_path(instance.cluster, inside[0], outside[0])])
-    return found
-
-
-def _network(instance: CollocationInstance) -> nx.DiGraph:
-    """Capacities in whole bytes/s, rounded up so that bounds hold; links that share a port through one edge."""
-    assert instance.cluster is not None
-    found = nx.DiGraph()
-    for src, dst, data in instance.cluster.graph.edges(data=True):
-        if not data["healthy"] or data["bytes_per_s"] <= 0:
+        inside = part == one
+        if inside.all():
+            found.append(0.0)
             continue
-        tail = src
-        if data["port"] is not None:
-            tail = f"{src} port {data['port']}"
-            found.add_edge(src, tail, capacity=ceil(data["bytes_per_s"]))
-        found.add_edge(tail, dst, capacity=ceil(data["bytes_per_s"]))
+        both = [network.folded(inside, back=back) for back in (False, True)]
+        for folded in both:
+            if folded not in known:
+                known[folded] = _flow(folded)
+        found.append(max(known[folded] for folded in both))
+        if not found[-1]:
+            raise InstanceError([no_path(instance.cluster, gpus[int(inside.argmax())], gpus[int(inside.argmin())])])
     return found
 
 
-def _flow(network: nx.DiGraph, sources: list[str], targets: list[str]) -> float:
-    graph = network.copy()
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Edges with capacities in whole bytes/s, rounded up so that bounds hold; links that share a port through one edge.
+
+    Parameters
+    ----------
+    tail, head, capacity
+        (A,) of each edge.
+    size
+        Vertices; the first of them are the GPUs.
+    """
+
+    tail: Ints
+    head: Ints
+    capacity: NDArray[Any]
+    size: int
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Network:
+        """What is healthy of a link graph."""
+        edges: dict[tuple[str, str], int] = {}
+        for src, dst, data in cluster.graph.edges(data=True):
+            if not data["healthy"] or data["bytes_per_s"] <= 0:
+                continue
+            tail = src
+            if data["port"] is not None:
+                tail = f"{src} port {data['port']}"
+                edges[src, tail] = ceil(data["bytes_per_s"])
+            edges[tail, dst] = ceil(data["bytes_per_s"])
+        number = {name: place for place, name in enumerate(cluster.gpus)}
+        for pair in edges:
+            for name in pair:
+                number.setdefault(name, len(number))
+        ends = np.array([(number[tail], number[head]) for tail, head in edges], dtype=np.int64).reshape(-1, 2)
+        whole = np.int64 if sum(edges.values()) < 1 << 62 else object  # sums stay exact
+        capacity = np.array(list(edges.values()), dtype=whole)
+        return cls(ends[:, 0], ends[:, 1], capacity, len(number))
+
+    def folded(self, inside: NDArray[np.bool_], *, back: bool) -> Folded:
+        """The flow into some GPUs (G,), or `back` out of them, between classes of vertices that are alike.
+
+        Classes are split until every vertex of one has the same capacity to each other class, and from it. Then a
+        flow between classes, dealt to edges by their capacities, is one between vertices, and the other way round.
+        """
+        kind = np.zeros(self.size, dtype=np.int64)
+        kind[: len(inside)] = np.where(inside, 2, 1)
+        kind = self._refined(kind)
+        if not self._alike(kind):  # a hash met another
+            kind = np.arange(self.size)
+        key, which = np.unique(kind[self.tail] * self.size + kind[self.head], return_inverse=True)
+        total = np.zeros(len(key), dtype=self.capacity.dtype)
+        np.add.at(total, which.reshape(-1), self.capacity)
+        sources, targets = (tuple(np.unique(kind[: len(inside)][some]).tolist()) for some in (~inside, inside))
+        edges = tuple((*divmod(int(one), self.size), int(most)) for one, most in zip(key, total, strict=True))
+        return (edges, targets, sources) if back else (edges, sources, targets)
+
+    def _refined(self, kind: Ints) -> Ints:
+        """Classes split by a hash of what vertices have to each class, until none is."""
+        count, rng = 0, np.random.default_rng(0)
+        keys: NDArray[Any] = kind
+        sizes, size = np.unique(self.capacity, return_inverse=True)
+        weight = rng.integers(1, 1 << 63, len(sizes), dtype=np.uint64)[size.reshape(-1)]
+        while True:
+            _, kind = np.unique(keys, return_inverse=True)
+            if kind.max() + 1 == count:
+                return kind
+            count = int(kind.max()) + 1
+            mark = rng.integers(1, 1 << 63, (2, count), dtype=np.uint64)
+            sums = kind.astype(np.uint64) * rng.integers(1, 1 << 63, dtype=np.uint64)
+            np.add.at(sums, self.tail, weight * mark[0][kind[self.head]])
+            np.add.at(sums, self.head, weight * mark[1][kind[self.tail]])
+            keys = sums
+
+    def _alike(self, kind: Ints) -> bool:
+        """Whether every vertex of a class has the same capacity to each class, and from it."""
+        members = np.bincount(kind)
+        for near, far in ((self.tail, self.head), (self.head, self.tail)):
+            key, which = np.unique(near * self.size + kind[far], return_inverse=True)
+            each = np.zeros(len(key), dtype=self.capacity.dtype)
+            np.add.at(each, which.reshape(-1), self.capacity)
+            pair = kind[key // self.size] * self.size + key % self.size
+            kinds, first, count = np.unique(pair, return_index=True, return_counts=True)
+            if (count != members[kinds // self.size]).any() or (
+                each != each[first][np.searchsorted(kinds, pair)]
+            ).any():
+                return False
+        return True
+
+
+def _flow(folded: Folded) -> float:
+    """The largest flow, in whole numbers."""
+    import networkx as nx
+
+    edges, sources, targets = folded
+    graph = nx.DiGraph()
+    graph.add_nodes_from(("source", "target"))
+    graph.add_edges_from((tail, head, {"capacity": most}) for tail, head, most in edges if tail != head)
     graph.add_edges_from(("source", one) for one in sources)  # without a capacity: no limit
     graph.add_edges_from((one, "target") for one in targets)
-    if "source" not in graph or "target" not in graph:
-        return 0.0
     return float(nx.maximum_flow_value(graph, "source", "target"))

@@ -119,10 +119,21 @@ def _seconds(instance: CollocationInstance, judged: verify.Evaluation) -> dict[s
             "rows": seconds.link_table(instance, counts),
         },
         "weakest_cut": reasons.cuts_of(instance, counts)[0],
-        "rank_cost": instance.cluster.rank_cost().tolist() if instance.cluster is not None else None,
+        "rank_cost": _rank_cost(instance),
     }
     if reasons.damage(instance):
         found["free_routes"] = {"layer": instance.layers[worst], **reasons.routes_of(instance, counts)}
+    return found
+
+
+def _rank_cost(instance: CollocationInstance) -> list[list[float]] | None:
+    """The rank-cost matrix of the cluster, worked out once for all methods that are compared."""
+    if instance.cluster is None:
+        return None
+    known = instance.__dict__.setdefault("_rank_cost", [])
+    if not known:
+        known.append(instance.cluster.rank_cost())
+    found: list[list[float]] = known[0].tolist()
     return found
 
 

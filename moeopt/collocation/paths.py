@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from moeopt.cluster.graph import Cluster
 
+Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
@@ -32,16 +33,21 @@ class Paths:
     _number: dict[str, int] = field(default_factory=dict)
     _paths: dict[tuple[int, int], tuple[list[int], list[float]]] = field(default_factory=dict)
     _alpha: dict[tuple[int, int], float] = field(default_factory=dict)
+    _table: tuple[Ints, Ints, Ints, Floats] | None = None  # of all paths met: source, target, link, part
 
     def loads(self, copies: NDArray[np.int64]) -> Floats:
         """Copies on every link met so far, of copies (G, G) from GPU to GPU; what a GPU keeps is no copy."""
-        pairs = [(int(a), int(b)) for a, b in np.argwhere(copies) if a != b]
-        self.find(pairs)
-        found = np.zeros(len(self.names))
-        for a, b in pairs:
-            links, parts = self._paths[a, b]
-            for link, part in zip(links, parts, strict=True):
-                found[link] += part * int(copies[a, b])
+        pairs = np.argwhere(copies)
+        self.find([(a, b) for a, b in pairs.tolist() if a != b and (a, b) not in self._paths])
+        if self._table is None:
+            known = sorted(self._paths)
+            number = [len(self._paths[pair][0]) for pair in known]
+            ends = np.repeat(np.array(known, dtype=np.int64).reshape(-1, 2), number, axis=0)
+            links = np.array([link for pair in known for link in self._paths[pair][0]], dtype=np.int64)
+            parts = np.array([part for pair in known for part in self._paths[pair][1]])
+            self._table = ends[:, 0], ends[:, 1], links, parts
+        src, dst, links, parts = self._table
+        found: Floats = np.bincount(links, parts * copies[src, dst], len(self.names)).astype(np.float64)
         return found
 
     def alpha(self, copies: NDArray[np.int64]) -> float:
@@ -60,6 +66,8 @@ class Paths:
         for a, b in pairs:
             if (a, b) not in self._paths:
                 wanted.setdefault(a, []).append(b)
+        if wanted:
+            self._table = None
         for a, targets in wanted.items():
             routes = Routes(self.cluster.graph, gpus[a])
             for b in targets:

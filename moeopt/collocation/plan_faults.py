@@ -22,7 +22,8 @@ from moeopt.collocation.plan import Collocation
 from moeopt.collocation.result_document import ResultDocument, Solution
 from moeopt.documents import sha256
 from moeopt.errors import InstanceError, PlanError, Violation
-from moeopt.result import Contradiction, Result, Status, Stop, relative_gap
+from moeopt.result import relative_gap
+from moeopt.result_frame import frame_faults
 
 TOLERANCE = 1e-9
 """Relative difference up to which a stated number and the recomputed one are the same."""
@@ -207,35 +208,12 @@ def _figures_alone(document: ResultDocument, shape: CollocationInstance) -> Iter
     ):
         if said_gap is None or not _close(said_gap, worst, 1.0):
             yield f"{name} says {said_gap!r}, the layers give {worst!r}"
-    yield from _contradictions(document)
+    yield from frame_faults(document)
 
 
 def _mean(values: Iterator[Any]) -> float:
     found = [math.nan if value is None else value for value in values]
     return sum(found) / len(found)
-
-
-def _contradictions(document: ResultDocument) -> Iterator[str]:
-    """What a `Result` itself would refuse: a status that its gap does not bear, and the like."""
-    try:
-        Result(
-            problem=document.problem,
-            instance={},
-            method=document.method,
-            status=Status(document.status),
-            stop=Stop(document.stop),
-            objective=document.objective,
-            lower_bound=document.lower_bound,
-            bound_kind=document.bound_kind,
-            solution={},
-            gap_worst_layer=document.gap_worst_layer,
-            unit=document.unit,
-            runtime_s=document.runtime_s,
-            iterations=document.iterations,
-            conflicts=tuple(document.conflicts),
-        )
-    except Contradiction as error:
-        yield str(error)
 
 
 def _judged(document: ResultDocument, instance: CollocationInstance) -> list[str]:

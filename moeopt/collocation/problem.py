@@ -12,13 +12,13 @@ from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation, as_collocation
 from moeopt.registry import Comparison, Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, Result, Status, Stop, relative_gap
-from moeopt.versions import versions
 
 
 class CollocationProblem(Problem[CollocationInstance, Collocation]):
     """Which experts share a GPU or a node, for the least traffic."""
 
     name = "collocation"
+    built_on = ("numpy", "networkx")
 
     def conflicts(self, instance: CollocationInstance) -> list[dict[str, Any]]:
         """A load cap that no plan keeps: one expert alone is above it."""
@@ -29,36 +29,36 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
         return as_collocation(instance, raw)
 
     def evaluate(self, instance: CollocationInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
-        """Judge a plan exactly; raises `PlanError` with every fault."""
+        """Judge a plan exactly; raises `PlanError` with every fault.
+
+        `split` has no meaning here and stays ``None``.
+
+        >>> from moeopt import collocation
+        >>> instance = collocation.CollocationInstance([[0, 2], [1, 3]] * 8, experts=4, nodes=2, gpus=2)
+        >>> int(collocation.evaluate(instance, [[0, 2, 1, 3]]).objective)
+        8
+        """
         return verify.evaluate(instance, plan)
 
-    def impossible(
-        self, instance: CollocationInstance, method: str, conflicts: list[dict[str, Any]], context: Context
-    ) -> Result:
-        """The INFEASIBLE result."""
-        frame = self._frame(instance, method, Outcome(None), context)
-        return Result(status=Status.INFEASIBLE, conflicts=tuple(conflicts), **frame)
-
-    def _frame(
-        self, instance: CollocationInstance, method: str, outcome: Outcome[Collocation], context: Context
-    ) -> dict[str, Any]:
-        """What every result has."""
+    def reference(self, instance: CollocationInstance) -> dict[str, Any]:
+        """Name, digest and document."""
         document = instance.to_dict(bulk=False)
-        return {
-            "problem": self.name,
-            "instance": {"name": instance.name, "sha256": instance.sha256, "document": document},
-            "method": method,
-            "stop": outcome.stop,
-            "unit": describe.unit(instance),
-            "runtime_s": context.deadline.elapsed_s(),
-            "seed": context.seed,
-            "iterations": outcome.iterations,
-            "notes": tuple(dict.fromkeys((*instance.notes, *outcome.notes))),
-            "versions": {**versions("numpy", "networkx"), **outcome.versions},
-        }
+        return {"name": instance.name, "sha256": instance.sha256, "document": document}
+
+    def unit(self, instance: CollocationInstance) -> str:
+        """What the objective is counted in."""
+        return describe.unit(instance)
 
     def compare(self, instance: CollocationInstance, methods: Iterable[str], **given: Any) -> Comparison:
-        """See `Problem.compare`; bounds, which are the same for every method, are in nobody's time."""
+        """See `Problem.compare`; bounds, which are the same for every method, are in nobody's time.
+
+        `methods` are run on `instance`; `given` are the other arguments: plans, limits, seed, on_progress, executor.
+
+        >>> from moeopt import collocation
+        >>> instance = collocation.CollocationInstance([[0, 2], [1, 3]] * 8, experts=4, nodes=2, gpus=2)
+        >>> collocation.compare(instance, ["id_order", "greedy"]).best
+        'greedy'
+        """
         if isinstance(instance, CollocationInstance):
             _floors(instance)
         return super().compare(instance, methods, **given)
@@ -69,7 +69,7 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
         """Judge the plan, take a warm start where that is better, and bound every layer."""
         plan = outcome.plan
         if plan is None:
-            return Result(status=Status.UNKNOWN, **self._frame(instance, method, outcome, context))
+            return Result(status=Status.UNKNOWN, **self.frame(instance, method, outcome, context))
         judged = verify.evaluate(instance, plan)
         if context.warm_start is not None:
             warm = verify.evaluate(instance, context.warm_start)
@@ -83,7 +83,7 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
         solution = describe.solution(instance, plan, judged, floors, gaps)
         outcome.notes.extend(describe.notes(instance, solution))
         worst = max(gaps)
-        frame = self._frame(instance, method, outcome, context)
+        frame = self.frame(instance, method, outcome, context)
         optimal = worst <= CERTIFIED_TOLERANCE
         if optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
             frame["stop"] = Stop.GAP

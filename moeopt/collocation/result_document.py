@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from moeopt.errors import Violations
 from moeopt.forms import result_form
+from moeopt.result_frame import InstanceReference, ResultFrame, check_schema
 
 SCHEMA = "moeopt/collocation-result/1"
 
@@ -86,40 +86,18 @@ class Certificates(BaseModel):
     layers: list[Certificate]
 
 
-class Reference(BaseModel):
-    """Which instance was solved; `document` names the trace by its digest."""
-
-    model_config = _STRICT
-    name: str
-    sha256: str = Field(description="digest of the canonical document, without name and notes")
-    document: dict[str, Any]
-
-
-class ResultDocument(BaseModel):
+class ResultDocument(ResultFrame):
     """The result of a collocation, which is the plan as well."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, title=SCHEMA)
+    model_config = ConfigDict(title=SCHEMA)
     schema_: Literal["moeopt/collocation-result/1"] = Field(alias="schema")
     problem: Literal["collocation"]
-    instance: Reference
-    method: str
-    status: Literal["OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN"]
-    stop: Literal["FINISHED", "GAP", "TIME", "NODES", "ITERATIONS", "INTERRUPTED"]
+    instance: InstanceReference
     objective: float | None = Field(description="sum over layers")
-    lower_bound: float | None
-    gap: float | None = Field(description="(objective - lower_bound) / objective")
-    gap_worst_layer: float | None
-    bound_kind: Literal["certified", "solver"] | None
     unit: str
     certificate: Certificates | None
     solution: Solution | None
     conflicts: list[dict[str, Any]]
-    notes: list[str]
-    seed: int
-    iterations: int
-    incumbents: list[list[float]]
-    runtime_s: float
-    versions: dict[str, str]
 
 
 def read_result(document: Any, source: str = "") -> ResultDocument:
@@ -130,9 +108,5 @@ def read_result(document: Any, source: str = "") -> ResultDocument:
     InstanceError
         Another schema, a missing or unknown field, a wrong type; all of them at once.
     """
-    check = Violations(source)
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        said = document.get("schema") if isinstance(document, dict) else type(document).__name__
-        check.add("schema", said, rule="is not a collocation this version knows", fix=f"This version reads {SCHEMA}")
-        check.raise_if_any()
+    check_schema(document, SCHEMA, "a collocation", source)
     return result_form(ResultDocument, document, source)

@@ -26,24 +26,25 @@ def dispatch_table(instance: CollocationInstance, held: Ints) -> Ints:
     >>> dispatch_table(two, np.array([0, 1, 0, 2])).tolist()  # expert 0 is on both nodes, each uses its own
     [[0, 1, 3], [2, 1, 3]]
     """
-    gpu = instance.gpu_of_slot
+    order = np.argsort(held, kind="stable")
+    start = np.searchsorted(held[order], np.arange(instance.num_experts + 1))
     table = np.zeros((instance.num_gpus, instance.num_experts), dtype=np.int64)
     for expert in range(instance.num_experts):
-        slots = np.flatnonzero(held == expert)
-        if len(slots) == 1:
-            table[:, expert] = slots[0]
-            continue
-        table[:, expert] = [_choose(instance, slots, gpu[slots], source) for source in range(instance.num_gpus)]
+        slots = order[start[expert] : start[expert + 1]]
+        table[:, expert] = slots if len(slots) == 1 else _chosen(instance, slots, instance.gpu_of_slot[slots])
     return table
 
 
-def _choose(instance: CollocationInstance, slots: Ints, gpus: Ints, source: int) -> int:
+def _chosen(instance: CollocationInstance, slots: Ints, gpus: Ints) -> Ints:
+    """(G,) for every source GPU one of the slots of an expert, on `gpus`."""
     if instance.replica_rule == "even":
-        return int(slots[source % len(slots)])
-    if instance.replica_rule == "nearest" and (gpus == source).any():
-        return int(slots[gpus == source][0])
+        even: Ints = slots[np.arange(instance.num_gpus) % len(slots)]
+        return even
     group = instance.landing
-    count = int(group.max()) + 1
-    ahead = (group[gpus] - group[source]) % count  # 0 is its own node
-    near = slots[ahead == ahead.min()]
-    return int(near[instance.place_in_node[source] % len(near)])
+    ahead = (group[gpus] - group[:, None]) % (int(group.max()) + 1)  # (G, slots); 0 is its own node
+    near = ahead == ahead.min(axis=1, keepdims=True)
+    place = instance.place_in_node % near.sum(axis=1)
+    found: Ints = slots[(near.cumsum(axis=1) > place[:, None]).argmax(axis=1)]
+    if instance.replica_rule == "nearest":
+        found[gpus[::-1]] = slots[::-1]  # its own, and the first of them
+    return found

@@ -89,16 +89,17 @@ def _spectrum(pairs: Floats, diagonal: Floats, units: int) -> tuple[Floats, Floa
     LAPACK's way to a few of them fails on some matrices with many equal eigenvalues, or gives none and says nothing.
     So no bound rests on it, and where it gives too few all are worked out.
     """
-    from scipy.linalg import LinAlgError, eigh
-
     matrix, wanted = _lowered(pairs, diagonal), units - 1
     size = len(matrix)
-    try:
-        values, vectors = eigh(matrix, subset_by_index=(size - wanted, size - 1))
-        if len(values) == wanted:
-            return values, vectors
-    except LinAlgError:
-        pass
+    if 4 * wanted <= size:  # of more, all are the faster way
+        from scipy.linalg import LinAlgError, eigh
+
+        try:
+            values, vectors = eigh(matrix, subset_by_index=(size - wanted, size - 1))
+            if len(values) == wanted:
+                return values, vectors
+        except LinAlgError:
+            pass
     values, vectors = np.linalg.eigh(matrix)
     return values[size - wanted :], vectors[:, size - wanted :]
 

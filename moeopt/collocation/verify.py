@@ -17,7 +17,9 @@ from moeopt.errors import PlanError
 
 Ints = NDArray[np.int64]
 BLOCK = 1 << 22
-"""Cells (row, GPU) that are looked at at once."""
+"""Cells (row, expert) that are looked at at once."""
+KEPT = 3
+"""Counts that are kept: a plan is judged when it is chosen, when it is reported, and for the advice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +95,15 @@ class Evaluation:
 
 
 def faults(instance: CollocationInstance, plan: Collocation, *, capped: bool = True) -> list[str]:
-    """Every rule that a plan breaks."""
+    """Every rule that a plan breaks.
+
+    The load cap of `instance` counts only with `capped`.
+
+    >>> from moeopt import collocation
+    >>> instance = collocation.CollocationInstance([[0, 2], [1, 3]] * 8, experts=4, nodes=2, gpus=2)
+    >>> faults(instance, collocation.Collocation.of([[0, 2, 1, 1]]))
+    ['layer 0: expert 3 is missing', 'layer 0: expert 1 stands twice on GPU 1']
+    """
     table = plan.slot_expert
     if table.shape != (instance.num_layers, instance.num_slots):
         wanted = (instance.num_layers, instance.num_slots)
@@ -125,45 +135,89 @@ def faults(instance: CollocationInstance, plan: Collocation, *, capped: bool = T
 
 
 def count(instance: CollocationInstance, row: int, held: Any, *, scored: bool = False) -> Counts:
-    """What one layer sends if `held` (S,) are the experts of its slots."""
-    table = dispatch_table(instance, np.asarray(held, dtype=np.int64))
+    """What one layer sends if `held` (S,) are the experts of its slots; the last few are kept with the instance."""
+    held = np.asarray(held, dtype=np.int64)
+    known = instance.__dict__.setdefault("_counts", {})
+    key = (row, scored, held.tobytes())
+    if key not in known:
+        while len(known) >= KEPT:
+            del known[next(iter(known))]
+        known[key] = _count(instance, row, held, scored)
+    found: Counts = known[key]
+    return found
+
+
+def _count(instance: CollocationInstance, row: int, held: Ints, scored: bool) -> Counts:
+    table = dispatch_table(instance, held)
     gpu_of = instance.gpu_of_slot[table]
     rows = rows_of(instance, row, scored=scored)
     num_gpus, num_nodes = instance.num_gpus, int(instance.landing.max()) + 1
     to_gpu, to_node = np.zeros((num_gpus, num_gpus), np.int64), np.zeros((num_gpus, num_nodes), np.int64)
     pairs = np.zeros((num_gpus, num_gpus), np.int64)
+    for found, place in ((to_gpu, np.arange(num_gpus)), (to_node, instance.landing)):
+        at = place[gpu_of]
+        found += _sent_by_all(rows, at, found.shape[1]) if instance.source is None else _sent(rows, at, found.shape[1])
     if instance.source is None:
-        routes, which = np.unique(gpu_of, axis=0, return_inverse=True)
-        for place, route in enumerate(routes):
-            own = which.reshape(-1) == place
-            to_gpu[own], to_node[own], pairs[own] = _touched(instance, rows, route, num_nodes)
+        np.add.at(pairs, (np.arange(num_gpus)[:, None], gpu_of), rows.loads(instance.num_experts))
     else:
-        for source in np.unique(rows.source):
-            part = rows.source == source
-            mine = Rows(rows.sets[part], rows.weight[part], rows.source[part])
-            to_gpu[source], to_node[source], pairs[source] = _touched(instance, mine, gpu_of[source], num_nodes)
+        line, at = np.nonzero(rows.sets >= 0)
+        source = rows.source[line]
+        np.add.at(pairs, (source, gpu_of[source, rows.sets[line, at]]), rows.weight[line])
     if instance.pairs is not None:  # loads are known apart from the pairs
         loads = loads_of(instance, row)
         pairs = np.stack([np.bincount(route, weights=loads, minlength=num_gpus) for route in gpu_of]).astype(np.int64)
+    for table in (to_gpu, to_node, pairs):
+        table.flags.writeable = False
     return Counts(to_gpu, to_node, pairs, num_gpus if instance.source is None else 1, rows.tokens)
 
 
-def _touched(instance: CollocationInstance, rows: Rows, route: Ints, num_nodes: int) -> tuple[Ints, Ints, Ints]:
-    """Tokens that touch each GPU and node, and pairs on each GPU, if experts lie as in `route` (E,)."""
-    num_gpus = instance.num_gpus
-    to_gpu, to_node = np.zeros(num_gpus, np.int64), np.zeros(num_nodes, np.int64)
-    pairs = np.zeros(num_gpus, np.int64)
-    step = max(1, BLOCK // num_gpus)
+def _sent(rows: Rows, at: Ints, most: int) -> Ints:
+    """(G, P) tokens of each source GPU that touch each of the places at which it finds the experts, `at` (G, E)."""
+    found = np.zeros((len(at), most), np.int64)
+    step = max(1, BLOCK // rows.sets.shape[1])
     for first in range(0, len(rows.sets), step):
         sets, weight = rows.sets[first : first + step], rows.weight[first : first + step]
-        line, place = np.nonzero(sets >= 0)
-        gpu = route[sets[line, place]]
-        np.add.at(pairs, gpu, weight[line])
-        for found, where in ((to_gpu, gpu), (to_node, instance.landing[gpu])):
-            seen = np.zeros((len(sets), len(found)), dtype=bool)
-            seen[line, where] = True
-            found += weight @ seen
-    return to_gpu, to_node, pairs
+        source = rows.source[first : first + step]
+        place = np.sort(np.where(sets >= 0, at[source[:, None], sets], -1), axis=1)
+        once = place >= 0
+        once[:, 1:] &= place[:, 1:] != place[:, :-1]
+        line, _ = np.nonzero(once)
+        np.add.at(found, (source[line], place[once]), weight[line])
+    return found
+
+
+def _sent_by_all(rows: Rows, at: Ints, most: int) -> Ints:
+    """The same where every source has all the tokens.
+
+    Place by place: sources that find the same experts there send the same, whatever they find elsewhere.
+    """
+    num_sources, num_experts = at.shape
+    found = np.zeros((num_sources, most), np.int64)
+    hosted = np.unique(at * num_experts + np.arange(num_experts))
+    start = np.searchsorted(hosted, np.arange(most + 1) * num_experts)
+    experts = [hosted[start[place] : start[place + 1]] % num_experts for place in range(most)]
+    parts = [_alike(at[:, some] == place) for place, some in enumerate(experts)]
+    step = max(1, BLOCK // num_experts)
+    for first in range(0, len(rows.sets), step):
+        sets, weight = rows.sets[first : first + step], rows.weight[first : first + step]
+        has = np.zeros((num_experts + 1, len(sets)), dtype=bool)
+        has[sets.T, np.arange(len(sets))] = True  # -1, no expert, is the last
+        for place, some in enumerate(experts):
+            for sources, there in parts[place]:
+                found[sources, place] += weight[has[some[there]].any(axis=0)].sum()
+    return found
+
+
+def _alike(table: NDArray[np.bool_]) -> list[tuple[Ints, NDArray[np.bool_]]]:
+    """The rows of a table that are equal and not all False, and what they are."""
+    if table.shape[1] == 1:
+        return [(np.flatnonzero(table[:, 0]), np.ones(1, dtype=bool))]
+    packed = np.packbits(table, axis=1)
+    keys = np.zeros((len(table), -(-max(1, packed.shape[1]) // 8) * 8), dtype=np.uint8)
+    keys[:, : packed.shape[1]] = packed
+    order = np.lexsort(keys.view(np.uint64).T)
+    ends = np.flatnonzero((keys[order][1:] != keys[order][:-1]).any(axis=1)) + 1
+    return [(part, table[part[0]]) for part in np.split(order, ends) if table[part[0]].any()]
 
 
 def value(instance: CollocationInstance, counts: Counts) -> LayerValue:

@@ -27,10 +27,19 @@ from moeopt.cost.floor import compute_bound_tokens, floor_of
 from moeopt.cost.handoff import Handoff, Separation, handoff_bytes, handoff_s, separation_gain
 from moeopt.cost.helix import NVL72, Split, helix_decode, helix_sequences, interleaved_tokens, merge_bytes, merge_s
 from moeopt.cost.instances_apart import balanced_nodes, instance_price, mean_context, per_price
+from moeopt.cost.layer_works import attended, attended_by, layer_decode, layer_prefill, layer_weights
+from moeopt.cost.linear import linear_decode, linear_prefill
 from moeopt.cost.links import Link, domain_bytes_per_s, usable_bytes_per_s
 from moeopt.cost.lossless import draft_acceptance, residual_distribution
 from moeopt.cost.megakernel import Balance, Waves, balance_flops_per_byte, best_waves, communication_hides, waves_s
-from moeopt.cost.memory import Weights, gpus_for_weights, kv_bytes_per_gpu, sequences_that_fit, weights_per_gpu
+from moeopt.cost.memory import (
+    Weights,
+    cache_shares,
+    gpus_for_weights,
+    kv_bytes_per_gpu,
+    sequences_that_fit,
+    weights_per_gpu,
+)
 from moeopt.cost.mesh_sizes import (
     TpChoice,
     best_tp,
@@ -120,6 +129,8 @@ __all__ = [
     "accepted_length",
     "accepted_lengths",
     "activation_bytes",
+    "attended",
+    "attended_by",
     "attention_decode",
     "attention_prefill",
     "attention_side_s",
@@ -132,6 +143,7 @@ __all__ = [
     "best_tp",
     "best_waves",
     "busiest_rank",
+    "cache_shares",
     "chunk_rounds",
     "collective_bytes",
     "collective_s",
@@ -177,6 +189,11 @@ __all__ = [
     "kv_bytes_per_gpu",
     "kv_copies",
     "launch_overhead_s",
+    "layer_decode",
+    "layer_prefill",
+    "layer_weights",
+    "linear_decode",
+    "linear_prefill",
     "lm_head",
     "load_ratio",
     "low_latency_buffer_bytes",

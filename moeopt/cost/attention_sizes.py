@@ -38,42 +38,54 @@ class AttentionSizes:
 def kv_copies(facts: LlmFacts, tp: int) -> int:
     """How often the cache of one token is kept when heads are split over `tp` GPUs.
 
-    GQA: ``max(1, tp / kv_heads)``, a GPU needs the whole KV head of its query heads. MLA: `tp`, the latent belongs to
-    all heads. Strength: exact. Source: Helix (arXiv 2507.07120), section 1.
+    GQA: ``max(1, tp / kv_heads)``, a GPU needs the whole KV head of its query heads. MLA and compressed entries: `tp`,
+    they belong to all heads. Strength: exact. Source: Helix (arXiv 2507.07120), section 1.
 
     Raises
     ------
     InstanceError
-        Attention of another kind, or a `tp` that neither divides the KV heads nor is a multiple of them.
+        Attention of an unknown kind, or a `tp` that neither divides the KV heads nor is a multiple of them, or does not
+        divide heads, heads of linear layers or groups of outputs.
 
     >>> from moeopt.llm import find
     >>> kv_copies(find("llama-3.1-405b"), 8), kv_copies(find("llama-3.1-405b"), 64), kv_copies(find("deepseek-v3"), 8)
     (1, 8, 8)
     """
-    _plain(facts)
     check = Violations(facts.name)
-    whole(check, tp=tp)
     at = facts.attention
-    if not check.found and at.kind != "mla":
-        facts.need("attention.heads", "attention.kv_heads", why="to split its heads")
-        heads, kv_heads = int(at.heads or 0), int(at.kv_heads or 0)
-        divides(check, "tp", tp, "heads", heads)
-        if not check.found and tp % kv_heads and kv_heads % tp:
-            fits = [d for d in range(1, heads + 1) if heads % d == 0 and (d % kv_heads == 0 or kv_heads % d == 0)]
-            near = ", ".join(map(str, fits))
-            check.add("tp", tp, rule=f"must divide kv_heads = {kv_heads} or be a multiple of it", fix=f"Use {near}")
-    elif not check.found:
-        facts.need("attention.heads", why="to split its heads")
-        divides(check, "tp", tp, "heads", int(at.heads or 0))
+    if at.kind not in ("mla", "compressed", *GROWING):
+        rule = "is not known, so neither are its work and reads"
+        check.add("attention", at.kind, rule=rule, fix="Give the model's own config.json (--hf-config)")
+        check.raise_if_any()
+    whole(check, tp=tp)
+    if check.found:
+        check.raise_if_any()
+    own = ("heads", *(("kv_heads",) if at.kind in GROWING else ()))
+    linear = ("linear_heads", "linear_key_heads") if at.linear else ()
+    groups = ("out_groups",) if at.kind == "compressed" else ()
+    facts.need(*(f"attention.{name}" for name in (*own, *linear, *groups)), why="to split its heads")
+    for name in ("heads", *linear, *groups):
+        divides(check, "tp", tp, name, int(getattr(at, name) or 0))
+    if at.kind not in GROWING:
+        check.raise_if_any()
+        return tp
+    heads, kv_heads = int(at.heads or 0), int(at.kv_heads or 0)
+    if not check.found and tp % kv_heads and kv_heads % tp:
+        fits = [d for d in range(1, heads + 1) if heads % d == 0 and (d % kv_heads == 0 or kv_heads % d == 0)]
+        near = ", ".join(map(str, fits))
+        check.add("tp", tp, rule=f"must divide kv_heads = {kv_heads} or be a multiple of it", fix=f"Use {near}")
     check.raise_if_any()
-    return tp if at.kind == "mla" else max(1, tp // int(at.kv_heads or 1))
+    return max(1, tp // kv_heads)
 
 
 @checked
 def attention_sizes(facts: LlmFacts, *, tp: int = 1, kvp: int = 1, out_tp: int | None = None) -> AttentionSizes:
     """Sizes of one full-attention layer, heads over `tp` GPUs, the output projection over `out_tp` of them.
 
-    MLA copies its two down-projections on every GPU. `kvp` is only checked: it splits tokens, not sizes.
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
+    MLA copies its two down-projections on every GPU. `kvp` is only checked: it splits tokens, not sizes. Layers of
+    other kinds are those of `moeopt.cost.layer_decode`; compressed entries have no full layer.
 
     >>> from moeopt.llm import find
     >>> attention_sizes(find("deepseek-v3")).kv_elements, attention_sizes(find("llama-3.1-405b"), tp=64).kv_elements
@@ -99,9 +111,14 @@ def attention_sizes(facts: LlmFacts, *, tp: int = 1, kvp: int = 1, out_tp: int |
         queries = hidden * at.q_rank + at.q_rank * query if at.q_rank else hidden * query
         expand = rank * heads * (nope + v_dim)
         projected = int(at.heads or 0) * v_dim * hidden / out
-        weights = queries + hidden * (rank + rope) + expand + projected
+        gate = hidden * heads * v_dim if at.gated else 0
+        weights = queries + hidden * (rank + rope) + expand + projected + gate
         scores, expanded = 2 * heads * (2 * rank + rope), 2 * heads * (nope + rope + v_dim)
         return AttentionSizes(weights, projected, rank + rope, scores, expanded, 2 * expand)
+    if at.kind == "compressed":
+        rule = "has no layer that keeps all tokens"
+        check.add("attention", at.kind, rule=rule, fix="Ask for its layers by kind: moeopt.cost.layer_decode")
+        check.raise_if_any()
     facts.need("attention.head_dim", why="for the roofline of attention")
     dim = int(at.head_dim or 0)
     kv_heads = int(at.kv_heads or 0) * copies / tp
@@ -109,23 +126,3 @@ def attention_sizes(facts: LlmFacts, *, tp: int = 1, kvp: int = 1, out_tp: int |
     weights = hidden * dim * (heads * (2 if at.gated else 1) + 2 * kv_heads) + projected
     pair = 4 * heads * dim
     return AttentionSizes(weights, projected, 2 * kv_heads * dim, pair, pair)
-
-
-def attended(facts: LlmFacts, context_tokens: float) -> list[float]:
-    """Tokens that a query attends to, layer by layer: the context, or the window where it is full."""
-    _plain(facts)
-    window, windowed = facts.attention.window, set(facts.attention.windowed)
-    kept = float(context_tokens) if window is None else min(float(context_tokens), float(window))
-    return [kept if layer in windowed else float(context_tokens) for layer in range(facts.layers)]
-
-
-def _plain(facts: LlmFacts) -> None:
-    """Refuse attention whose reads these forms do not describe."""
-    at = facts.attention
-    check = Violations(facts.name)
-    odd = at.linear_kind or ("an index that selects tokens" if at.index_layers else None)
-    if odd is not None or at.kind not in ("mla", *GROWING):
-        said = odd or at.kind
-        rule = "its work and reads have no closed form here: these models know MHA, GQA, MQA, MLA, with windows"
-        check.add("attention", said, rule=rule, fix="Time the operator, and give the seconds")
-    check.raise_if_any()

@@ -145,6 +145,10 @@ def collective_bytes(
 ) -> Number:
     """Bytes that every rank sends, on both fabrics together; exact if `size_bytes` is.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
+    `op` is a key of `COLLECTIVES`, `algorithm` one of its schedules, `nodes` how many servers the ranks lie in.
+
     Parameters and errors as in `collective_schedule`; `size_bytes` is ``S``, bytes >= 0. Every rank receives as much.
 
     >>> collective_bytes("all_reduce", 8_388_608, ranks=8), collective_bytes("all_gather", 10, ranks=4)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from moeopt.cost.attention_sizes import attended
 from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, not_negative, positive, whole
 from moeopt.cost.collectives import collective_s
 from moeopt.cost.constants import OVERHEAD_S
+from moeopt.cost.layer_works import layer_decode
 from moeopt.cost.links import Link
-from moeopt.cost.operators import attention_decode, dense_ffn, lm_head, moe_ffn
-from moeopt.cost.roofline import BF16, FP8, Machine, Numerics
+from moeopt.cost.operators import dense_ffn, lm_head, moe_ffn
+from moeopt.cost.roofline import BF16, FP8, Machine, Numerics, operators_s
 from moeopt.cost.touched import touched_experts
 from moeopt.errors import Violations
 from moeopt.llm.facts import LlmFacts
+from moeopt.llm.layer_kinds import LayerKind, layer_kinds
 
 ACTIVATION_BYTES = 2
 """Bytes of one activation in an all-reduce: BF16."""
@@ -109,9 +110,9 @@ def tp_decode(
     check.raise_if_any()
     facts.need("hidden", why="for the bytes of its collectives")
     attention = ffn = 0.0
-    for (tokens, moe), layers in layers_of(facts, float(context_tokens)).items():
-        work = attention_decode(facts, sequences=sequences, context_tokens=tokens, tp=tp, numerics=numerics)
-        attention += layers * machine.time_s(work)
+    own = {"sequences": sequences, "context_tokens": context_tokens, "tp": tp}
+    for (kind, moe), layers in layers_of(facts).items():
+        attention += layers * operators_s(machine, layer_decode(facts, kind, numerics=numerics, **own))  # type: ignore[arg-type]
         ffn += layers * ffn_s(facts, machine, moe=moe, tokens=sequences, tp=tp, numerics=numerics, router=router)
     size = float(sequences) * int(facts.hidden or 0) * ACTIVATION_BYTES
     once = collective_s("all_reduce", size, ranks=tp, link=link) if link is not None else 0.0
@@ -145,6 +146,8 @@ def ep_decode(
     dual: bool = False,
 ) -> StepTime:
     """One decode step with data-parallel attention on each GPU and experts over `ep` of them.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------
@@ -202,10 +205,10 @@ def ep_decode(
     parts, own = 2 if dual else 1, float(sequences)
     each = own / parts
     attention = ffn = communication = overhead = hidden = 0.0
-    for (tokens, moe), layers in layers_of(facts, float(context_tokens)).items():
+    for (kind, moe), layers in layers_of(facts).items():
         count = each if moe else own  # dense layers run on the whole batch
-        work = attention_decode(facts, sequences=count, context_tokens=tokens, numerics=numerics)
-        one = machine.time_s(work)
+        works = layer_decode(facts, kind, sequences=count, context_tokens=context_tokens, numerics=numerics)
+        one = operators_s(machine, works)
         read = None
         if slots is not None:
             held = slots * ep
@@ -223,15 +226,15 @@ def ep_decode(
     return StepTime(own, attention, ffn, communication, overhead, hidden_s=hidden)
 
 
-def layers_of(facts: LlmFacts, context_tokens: float) -> Counter[tuple[float, bool]]:
-    """How many layers attend to so many tokens, with experts or without: layers of one kind take equally long.
+def layers_of(facts: LlmFacts) -> Counter[tuple[LayerKind, bool]]:
+    """How many layers have this kind of attention, with experts or without: layers of one kind take equally long.
 
     >>> from moeopt.llm import find
-    >>> layers_of(find("deepseek-v3"), 4096.0)
-    Counter({(4096.0, True): 58, (4096.0, False): 3})
+    >>> [(moe, layers) for (_, moe), layers in layers_of(find("deepseek-v3")).items()]
+    [(False, 3), (True, 58)]
     """
     moe = set(facts.moe_layers)
-    return Counter((tokens, layer in moe) for layer, tokens in enumerate(attended(facts, context_tokens)))
+    return Counter((kind, layer in moe) for layer, kind in enumerate(layer_kinds(facts)))
 
 
 def ffn_s(

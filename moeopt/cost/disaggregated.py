@@ -14,9 +14,9 @@ from moeopt.cost.checks import Number, is_number, not_negative, positive, top_k_
 from moeopt.cost.collectives import collective_s
 from moeopt.cost.constants import OVERHEAD_S
 from moeopt.cost.decode import ACTIVATION_BYTES
+from moeopt.cost.layer_works import full_kind, layer_decode
 from moeopt.cost.links import Link
-from moeopt.cost.operators import attention_decode
-from moeopt.cost.roofline import BF16, Machine, Numerics, Work
+from moeopt.cost.roofline import BF16, Machine, Numerics, Work, operators_s
 from moeopt.cost.touched import tokens_per_expert
 from moeopt.errors import Violations
 from moeopt.llm.facts import LlmFacts
@@ -70,17 +70,24 @@ def attention_side_s(
     Notes
     -----
     Strength: model, a roofline with efficiencies; nearly linear in the sequences, the ``k1 b + k2`` of section 4.3.
-    The router runs here and is left aside. Raises `InstanceError` as `attention_decode` does.
+    The router runs here and is left aside. The layer is one that keeps all tokens, with its index where it has one;
+    raises `InstanceError` as `layer_decode` does.
+
+    >>> from moeopt.llm import find
+    >>> round(attention_side_s(find("dbrx"), Machine.of("A800"), sequences=428, context_tokens=651, tp_a=2,
+    ...                        link=Link(2e-6, 160e9)) * 1e6)
+    451
     """
     check = Violations()
     not_negative(check, overhead_s=overhead_s)
     with check.within():
-        work = attention_decode(facts, sequences=sequences, context_tokens=context_tokens, tp=tp_a, numerics=numerics)
+        own = {"sequences": sequences, "context_tokens": context_tokens, "tp": tp_a}
+        works = layer_decode(facts, full_kind(facts), numerics=numerics, **own)  # type: ignore[arg-type]
     _needs_link(check, "tp_a", tp_a, link)
     check.raise_if_any()
     size = float(sequences) * int(facts.hidden or 0) * ACTIVATION_BYTES
     reduced = collective_s("all_reduce", size, ranks=tp_a, link=link) if link is not None else 0.0
-    return machine.time_s(work) + reduced + float(overhead_s)
+    return operators_s(machine, works) + reduced + float(overhead_s)
 
 
 @checked
@@ -95,6 +102,8 @@ def expert_side_s(
     overhead_s: float = OVERHEAD_S,
 ) -> float:
     """T_e: seconds of one layer of one expert for so many tokens, on an expert node of `tp_e` GPUs.
+
+    `overhead_s` are the seconds of launches.
 
     Parameters as in `attention_side_s`; `tokens` are those of the expert: ``b n_a k / E`` on average.
 
@@ -125,6 +134,8 @@ def m2n_bytes(
     *, sequences: Number, experts: int, top_k: int, hidden: int, tp_a: int = 1, element_bytes: float = 2.0
 ) -> float:
     """Mean bytes that one attention GPU sends to one expert node a micro-batch and layer: ``b k / E h s / tp_a``.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------
@@ -164,6 +175,8 @@ def m2n_s(
     element_bytes: float = 2.0,
 ) -> float:
     """T_c: seconds of sending a micro-batch to the experts: the slower of one GPU's sending and one GPU's receiving.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------
@@ -215,6 +228,10 @@ def stage_times(
     overhead_s: float = OVERHEAD_S,
 ) -> StageTimes:
     """All four stages of one micro-batch of `sequences` on each of `nodes` attention nodes; parameters as above.
+
+    `overhead_s` are the seconds of launches of either side.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     `attention` and `experts` are GPUs of either side. Full-attention layers with routed experts only: windows take the
     window as `context_tokens`, dense layers and shared experts are not modelled.

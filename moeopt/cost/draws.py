@@ -39,6 +39,8 @@ def estimate_max_over_mean(
 ) -> Estimate:
     """Busiest over mean selections of simulated batches, for any popularity and any placement without replicas.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Parameters
     ----------
     weights
@@ -80,6 +82,10 @@ def estimate_max_over_mean(
 @checked
 def estimate_dp_skew(lengths: ArrayLike, *, ranks: int, draws: int = 1000, seed: int = 0) -> Estimate:
     """Busiest over mean tokens of a rank when requests of these lengths go to ranks at random; seeded.
+
+    `draws` is how often the requests are dealt out.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     >>> estimate_dp_skew([1, 1, 1, 1], ranks=1).mean
     1.0

@@ -48,6 +48,10 @@ def compute_bound_tokens(
 ) -> float:
     """Tokens at which computing takes as long as reading the weights, whatever the size of the expert.
 
+    `flops` and `bytes_per_s` are the peaks of the GPU, of which the efficiencies are reached.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Reading P weights takes ``P bytes_per_param / bandwidth``; n tokens through them take ``2 n P / flops``. Equal at
     ``n = bytes_per_param flops / (2 bandwidth)``.
 
@@ -64,6 +68,8 @@ def compute_bound_tokens(
 @checked
 def floor_of(gpu: str, dtype: str) -> Floor:
     """The floor of a GPU of the table and a data type of weights and arithmetic.
+
+    `gpu` and `dtype` go by the names of the table.
 
     Raises
     ------

@@ -14,10 +14,11 @@ from moeopt.cost.checks import Number, divides, not_negative, positive, whole
 from moeopt.cost.collectives import collective_bytes
 from moeopt.cost.constants import NVL72_COLLECTIVE_S
 from moeopt.cost.decode import ACTIVATION_BYTES, StepTime, layers_of
+from moeopt.cost.layer_works import layer_decode
 from moeopt.cost.links import Link
 from moeopt.cost.memory import kv_bytes_per_gpu, sequences_that_fit, weights_per_gpu
-from moeopt.cost.operators import attention_decode, dense_ffn, lm_head, moe_ffn
-from moeopt.cost.roofline import FP4, Machine, Numerics
+from moeopt.cost.operators import dense_ffn, lm_head, moe_ffn
+from moeopt.cost.roofline import FP4, Machine, Numerics, operators_s
 from moeopt.errors import Violations
 from moeopt.llm.facts import LlmFacts
 
@@ -77,6 +78,8 @@ class Split:
 def interleaved_tokens(*, context_tokens: int, ranks: int, block: int = 16) -> list[int]:
     """Tokens of one sequence's cache on every KVP rank when blocks are dealt out in turn.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Strength: exact; no two ranks differ by more than one block. Source: section 2.3, blocks of 16.
 
     >>> interleaved_tokens(context_tokens=1000, ranks=4)
@@ -93,6 +96,8 @@ def interleaved_tokens(*, context_tokens: int, ranks: int, block: int = 16) -> l
 @checked
 def merge_bytes(*, sequences: Number, width: int, tpa: int, kvp: int, element_bytes: float = 2.0) -> float:
     """Bytes a GPU sends a layer to merge partial attention, whatever the context: ``B width / tpa (kvp - 1) / kvp s``.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------
@@ -120,7 +125,7 @@ def merge_bytes(*, sequences: Number, width: int, tpa: int, kvp: int, element_by
 
 @checked
 def merge_s(facts: LlmFacts, split: Split, *, sequences: Number, link: Link = NVL72) -> float:
-    """Seconds that the all-to-alls of all layers take in one step; 0 without KV parallelism.
+    """Seconds that the all-to-alls of all layers with a cache take in one step; 0 without KV parallelism.
 
     >>> from moeopt.llm import find
     >>> round(merge_s(find("llama-3.1-405b"), Split(8, 8), sequences=1) * 1e6, 1)  # 126 times 3 us and a little
@@ -131,7 +136,7 @@ def merge_s(facts: LlmFacts, split: Split, *, sequences: Number, link: Link = NV
     dim = at.v_dim if at.kind == "mla" else at.head_dim
     width = int(at.heads or 0) * int(dim or 0)
     size = merge_bytes(sequences=sequences, width=width, tpa=split.tpa, kvp=split.kvp)
-    return facts.layers * link.time_s(size) if split.kvp > 1 else 0.0
+    return (facts.layers - len(at.linear)) * link.time_s(size) if split.kvp > 1 else 0.0
 
 
 @checked
@@ -200,17 +205,18 @@ def helix_decode(
     facts.need("hidden", why="for the bytes of its collectives")
     attention = ffn = 0.0
     wide = int(facts.hidden or 0)
-    for (tokens, moe), layers in layers_of(facts, float(context_tokens)).items():
-        work = attention_decode(
+    for (kind, moe), layers in layers_of(facts).items():
+        works = layer_decode(
             facts,
+            kind,
             sequences=sequences,
-            context_tokens=tokens,
+            context_tokens=context_tokens,
             tp=split.tpa,
             kvp=split.kvp,
             out_tp=split.ffn,
             numerics=numerics,
         )
-        attention += layers * machine.time_s(work)
+        attention += layers * operators_s(machine, works)
         if moe:
             inner = split.ffn // split.ep
             work = moe_ffn(facts, tokens=sequences, ep=split.ep, tp=inner, numerics=numerics)

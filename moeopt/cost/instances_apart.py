@@ -14,6 +14,8 @@ from moeopt.errors import Violations
 def mean_context(*, input_tokens: Number, output_tokens: Number) -> float:
     """Mean context over the decoding of a request: its input and half of its output, tokens.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Strength: exact mean over the steps, up to half a token; source: the 651 of section 7's medians, 571 and 159.
 
     >>> mean_context(input_tokens=571, output_tokens=159)
@@ -28,6 +30,8 @@ def mean_context(*, input_tokens: Number, output_tokens: Number) -> float:
 @checked
 def balanced_nodes(*, attention_slope_s: Number, expert_slope_s: Number, experts: int, top_k: int) -> float:
     """Attention nodes at which both sides take equally long: ``n_a = k1 E / (k3 k)``.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------
@@ -55,6 +59,8 @@ def instance_price(
 ) -> float:
     """Price of an instance: ``tp_a n_a price_a + tp_e E price_e``, in the unit of the prices; 1 and 1 count GPUs.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     >>> instance_price(nodes=4, tp_a=2, tp_e=1, experts=16, attention_price=1, expert_price=1)
     24.0
     """
@@ -68,6 +74,10 @@ def instance_price(
 @checked
 def per_price(amount: Number, price: Number) -> float:
     """What one unit of price buys: bandwidth, FLOP/s, memory, or tokens/s (section 4.4, table 3).
+
+    `amount` is anything that is had for the price, such as tokens a second.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     >>> round(per_price(4096, 1.85) / per_price(864, 1.08), 2)  # memory bandwidth, H20 over L40S
     2.77

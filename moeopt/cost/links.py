@@ -120,6 +120,8 @@ def usable_bytes_per_s(bits_per_s: Number, *, efficiency: float = 0.8) -> float:
 def domain_bytes_per_s(gpu: str, *, both_directions: bool = True) -> float:
     """What all GPUs of one scale-up domain send together, bytes/s by the data sheet; with what they receive, doubled.
 
+    `gpu` is its name in the table; `both_directions` adds what is received.
+
     Raises
     ------
     InstanceError

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
-from moeopt.cost.attention_sizes import attention_sizes, kv_copies
+from moeopt.cost.attention_sizes import kv_copies
 from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, fraction, not_negative, positive, whole
+from moeopt.cost.layer_works import layer_weights
 from moeopt.cost.roofline import BF16, Numerics
 from moeopt.errors import Violations
 from moeopt.llm.counts import parts_of
-from moeopt.llm.facts import LlmFacts
-from moeopt.llm.memory import kv_bytes
+from moeopt.llm.facts import GROWING, LlmFacts
+from moeopt.llm.layer_kinds import layer_kinds
+from moeopt.llm.memory import kv_bytes, layer_caches
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,13 @@ class Weights:
     dense: float
     embedding: float
     head: float
+    latent: float = 0.0
 
     @property
     def total(self) -> float:
         """All of them."""
-        return self.attention + self.router + self.routed + self.shared + self.dense + self.embedding + self.head
+        ffn = self.router + self.latent + self.routed + self.shared + self.dense
+        return self.attention + ffn + self.embedding + self.head
 
 
 @checked
@@ -88,28 +93,54 @@ def weights_per_gpu(
     check = Violations()
     whole(check, ffn_tp=ffn, vocab_tp=vocab, ep=ep, expert_tp=expert_tp)
     whole(check, 0, extra_slots=extra_slots)
+    attention = 0.0
     with check.within():
-        sizes = attention_sizes(facts, tp=tp, out_tp=out_tp)
+        kv_copies(facts, tp)
+        kinds = Counter(layer_kinds(facts))
+        attention = sum(n * layer_weights(facts, kind, tp=tp, out_tp=out_tp) for kind, n in kinds.items())
     check.raise_if_any()
     parts, one = parts_of(facts), numerics.weight_bytes
     held = parts.routed * (1 / ep + (extra_slots / int(facts.experts or 1) if extra_slots else 0.0))
     return Weights(
-        attention=sizes.weights * facts.layers * one,
+        attention=attention * one,
         router=parts.router * one if router else 0.0,
         routed=held / expert_tp * one,
         shared=parts.shared / ffn * one,
         dense=parts.dense / ffn * one,
         embedding=parts.embedding / vocab * one,
         head=parts.head / vocab * one,
+        latent=parts.latent * one,
     )
+
+
+@checked
+def cache_shares(facts: LlmFacts, *, tp: int, tokens_over: int = 1) -> tuple[float, float, float]:
+    """Parts of keys and values of heads, of what heads share, and of states that one of `tp` GPUs keeps.
+
+    A GPU keeps at least one whole KV head, and the whole of what all heads share; tokens are dealt over `tokens_over`
+    further GPUs, and states are no tokens.
+
+    >>> from moeopt.llm import find
+    >>> cache_shares(find("llama-3.1-405b"), tp=16), cache_shares(find("deepseek-v3"), tp=8, tokens_over=2)
+    ((0.125, 1.0, 0.0625), (0.0625, 0.5, 0.125))
+    """
+    at = facts.attention
+    heads = 1 / tp
+    if at.kind in GROWING:
+        facts.need("attention.kv_heads", why="to split its cache")
+        heads = 1 / min(tp, int(at.kv_heads or 1))
+    return heads / tokens_over, 1 / tokens_over, 1 / tp
 
 
 @checked
 def kv_bytes_per_gpu(facts: LlmFacts, *, context_tokens: int, tp: int = 1, kvp: int = 1, kv: str = "bf16") -> float:
     """Bytes that the cache of one sequence takes on one GPU: all layers, heads over `tp`, tokens over `kvp`.
 
-    Copies count: GQA keeps at least one whole KV head a GPU, MLA the whole latent (`kv_copies`). Strength: exact, up to
-    one block of tokens under `kvp`. Source: `moeopt.llm.kv_bytes`; Helix (arXiv 2507.07120), section 2.
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
+    Copies count: GQA keeps at least one whole KV head a GPU, MLA the whole latent (`kv_copies`); an index is whole,
+    states are split by their heads. Strength: exact, up to one block of tokens under `kvp`. Source:
+    `moeopt.llm.kv_bytes`; Helix (arXiv 2507.07120), section 2.
 
     >>> from moeopt.llm import find
     >>> per = [kv_bytes_per_gpu(find("llama-3.1-405b"), context_tokens=10**6, tp=t, kvp=k, kv="fp4") for t, k in
@@ -124,7 +155,13 @@ def kv_bytes_per_gpu(facts: LlmFacts, *, context_tokens: int, tp: int = 1, kvp: 
     with check.within():
         copies = kv_copies(facts, tp)
     check.raise_if_any()
-    return kv_bytes(facts, int(context_tokens), kv) * copies / tp / kvp
+    at = facts.attention
+    if not (at.linear or at.index_layers or at.kind == "compressed"):
+        return kv_bytes(facts, int(context_tokens), kv) * copies / tp / kvp
+    shares = cache_shares(facts, tp=tp, tokens_over=kvp)
+    layers = layer_caches(facts, int(context_tokens), kv)
+    parts = [sum(getattr(layer, part) for layer in layers) for part in ("heads", "whole", "state")]
+    return float(sum(part * share for part, share in zip(parts, shares, strict=True)))
 
 
 @checked
@@ -137,6 +174,8 @@ def sequences_that_fit(
     reserve_bytes: Number = 0,
 ) -> int:
     """Sequences whose caches fit beside the weights: ``floor((usable M - reserve - weights) / kv)``; 0 if none does.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------
@@ -166,6 +205,8 @@ def sequences_that_fit(
 @checked
 def gpus_for_weights(*, params: Number, bytes_per_param: Number, memory_bytes: Number, usable: float = 0.9) -> int:
     """Fewest GPUs that hold these weights split evenly: ``ceil(params bytes / (usable memory))``.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------

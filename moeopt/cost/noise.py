@@ -63,6 +63,8 @@ def _upper() -> NDArray[np.float64]:
 def normal_max_over_mean(*, units: int, mean: float, spread: float = 1.0) -> float:
     """The approximation ``1 + z_G spread / sqrt(mean)`` for counts of a large mean.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Parameters
     ----------
     units
@@ -139,6 +141,8 @@ def max_over_mean(*, experts: int, top_k: int, tokens: int, units: int | None = 
 @checked
 def dp_skew(*, requests: int, ranks: int) -> Bracket:
     """Expected busiest over mean data-parallel rank when each request goes to a rank at random.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Strength and method as of `max_over_mean`: one request is one token that selects one of `ranks`. A balancer that
     counts (round robin, least loaded) does better; requests of unequal length do worse (`moeopt.cost.draws`).

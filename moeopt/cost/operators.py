@@ -9,9 +9,11 @@ from __future__ import annotations
 from moeopt.cost.attention_sizes import attention_sizes
 from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, is_number, not_negative, whole
+from moeopt.cost.pairs import causal_pairs
 from moeopt.cost.roofline import BF16, Numerics, Work
 from moeopt.cost.touched import touched_experts
 from moeopt.errors import Violations
+from moeopt.llm.attention_counts import latent_parameters
 from moeopt.llm.facts import LlmFacts
 
 
@@ -26,12 +28,12 @@ def attention_decode(
     out_tp: int | None = None,
     numerics: Numerics = BF16,
 ) -> Work:
-    """Attention of one layer for one new token of each sequence: projections, and the cache read once.
+    """Full attention of one layer for one new token of each sequence: projections, and the cache read once.
 
     Parameters
     ----------
     facts
-        MHA, GQA, MQA or MLA; sizes as in `moeopt.llm`.
+        MHA, GQA, MQA or MLA; sizes as in `moeopt.llm`. For layers by their kind, an index included: `layer_decode`.
     sequences, context_tokens
         Sequences of this group of GPUs, and tokens that each attends to (at most the window, in layers with one).
     tp, kvp, out_tp
@@ -86,6 +88,8 @@ def attention_prefill(
 ) -> Work:
     """Causal attention of one layer over a prompt, or over a chunk of one behind cached tokens.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Parameters
     ----------
     new_tokens, cached_tokens, sequences
@@ -122,7 +126,7 @@ def attention_prefill(
         sizes = attention_sizes(facts, tp=tp)
     check.raise_if_any()
     new, cached = float(new_tokens), float(cached_tokens)
-    pairs = _pairs(new, cached, window)
+    pairs = causal_pairs(new, cached, None if window is None else float(window))
     seen = cached if window is None else min(cached, float(window))
     flops = 2 * sizes.weights * new + sizes.prefill_flops_a_pair * pairs + sizes.expand_flops * seen
     moved = (seen + new) * sizes.kv_elements * numerics.kv_bytes
@@ -160,6 +164,8 @@ def moe_ffn(
 ) -> Work:
     """Routed and shared experts of one layer on one GPU, as one grouped matrix product.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Parameters
     ----------
     facts
@@ -174,7 +180,8 @@ def moe_ffn(
     touched
         Distinct experts read on this GPU; ``None`` takes the expectation ``E/ep (1 - (1 - k/E)^n)``.
     router
-        Whether the router's weights and operations count; it is copied over `tp`.
+        Whether the router's weights and operations count, and those of projections into the space of routed experts
+        and back, where it is not the token's; both are copied over `tp`.
 
     Returns
     -------
@@ -210,7 +217,7 @@ def moe_ffn(
         touched = touched_experts(experts=experts, top_k=top_k, tokens=tokens) / ep
     one = 3 * int(facts.dispatch_width or 0) * int(facts.expert_width or 0) / tp
     shared = int(facts.shared_experts or 0) * 3 * hidden * int(facts.shared_width or 0) / tp
-    gate = experts * hidden if router else 0
+    gate = experts * hidden + latent_parameters(facts) if router else 0
     own = float(tokens) / ep
     flops = 2 * own * (top_k * load * one + shared + gate)
     return Work(flops, (touched * one + shared + gate) * numerics.weight_bytes, numerics.ffn)
@@ -219,6 +226,8 @@ def moe_ffn(
 @checked
 def lm_head(facts: LlmFacts, *, tokens: Number, tp: int = 1, numerics: Numerics = BF16) -> Work:
     """The projection onto the vocabulary, split over `tp` GPUs: ``2 n h V / tp`` operations.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     >>> from moeopt.llm import find
     >>> lm_head(find("mixtral-8x22b"), tokens=1).flops
@@ -231,11 +240,3 @@ def lm_head(facts: LlmFacts, *, tokens: Number, tp: int = 1, numerics: Numerics 
     check.raise_if_any()
     weights = int(facts.hidden or 0) * int(facts.vocab or 0) / tp
     return Work(2 * float(tokens) * weights, weights * numerics.weight_bytes, numerics.attention)
-
-
-def _pairs(new: float, cached: float, window: int | None) -> float:
-    """Query-key pairs of causal attention: every query sees what is before it and itself, at most `window` tokens."""
-    if window is None:
-        return new * cached + new * (new + 1) / 2
-    free = min(max(window - cached, 0.0), new)  # queries whose window is not full yet
-    return free * cached + free * (free + 1) / 2 + (new - free) * window

@@ -22,6 +22,10 @@ STEP = 1 / 8
 def zipf_weights(experts: int, exponent: float) -> Floats:
     """(E,) popularity ``rank ** -exponent``, the most popular expert first, scaled to a mean of 1.
 
+    `experts` is how many there are.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     >>> round(float(zipf_weights(256, 0.6)[0]), 1)
     12.2
     """
@@ -37,6 +41,8 @@ def zipf_weights(experts: int, exponent: float) -> Floats:
 @checked
 def selection_chances(weights: ArrayLike, top_k: int) -> Floats:
     """Exact chance that each expert is among `top_k` different ones drawn one after another by popularity.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------
@@ -104,6 +110,8 @@ def _fewer_others(rung: Floats, top_k: int) -> Floats:
 @checked
 def hottest_over_mean(chances: ArrayLike, units: Sequence[int] | None = None) -> float:
     """Long-run load of the busiest unit over the mean: no batch is large enough to lower it, only placement is.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------

@@ -86,6 +86,15 @@ class Numerics:
         """Bytes of one cached element."""
         return FORMATS[self.kv].bits / 8
 
+    @property
+    def index(self) -> str:
+        """Arithmetic of an index that selects tokens: FP8 where FFNs have it or less, else that of attention.
+
+        >>> FP8.index, BF16.index
+        ('fp8', 'bf16')
+        """
+        return "fp8" if self.ffn in ("fp8", "fp4") else self.attention
+
 
 BF16 = Numerics()
 FP8 = Numerics("fp8", "bf16", "bf16", "fp8")
@@ -192,6 +201,10 @@ def operators_s(machine: Machine, works: Iterable[Work]) -> float:
 
     On a GPU the next operator waits for the one before it; reading a cache does not overlap with a later matrix
     product. Source: lecture notes on MoE inference, section 2.2.
+
+    >>> machine = Machine.of("H100")
+    >>> operators_s(machine, [Work(1e12, 1e9), Work(1e9, 1e9)]) > operators_s(machine, [Work(1e12, 2e9)])
+    True
     """
     return sum(machine.time_s(work) for work in works)
 
@@ -213,6 +226,10 @@ def utilisation(machine: Machine, works: Iterable[Work]) -> float:
 def compute_bound_batch(tokens_an_expert: Number, *, experts: int, top_k: int) -> float:
     """Whole batch at which each expert gets so many tokens on average: ``tokens E / k``.
 
+    `tokens_an_expert` is the number that each expert is to get.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Strength: exact mean; source: MegaScale-Infer (arXiv 2504.02263), section 2.3. `compute_bound_tokens` gives the
     tokens an expert needs.
 
@@ -229,6 +246,8 @@ def compute_bound_batch(tokens_an_expert: Number, *, experts: int, top_k: int) -
 @checked
 def expert_utilisation(*, batch: Number, tokens_an_expert: Number, experts: int, top_k: int) -> float:
     """Part of the reachable FLOP/s that experts use at this batch: ``min(1, (batch k / E) / tokens_an_expert)``.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Strength: model: all experts are read, each gets the mean. Source: MegaScale-Infer, section 2.3.
 

@@ -52,6 +52,8 @@ def touched_experts(*, experts: int, top_k: int, tokens: Number) -> float:
 def touched_exactly(*, experts: int, top_k: int, tokens: int) -> Fraction:
     """`touched_experts` as a fraction, for whole tokens; its size grows with the tokens.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     >>> touched_exactly(experts=8, top_k=2, tokens=4)
     Fraction(175, 32)
     """
@@ -65,6 +67,8 @@ def touched_exactly(*, experts: int, top_k: int, tokens: int) -> Fraction:
 @checked
 def touched_by_chances(chances: ArrayLike, *, tokens: Number) -> float:
     """Expected distinct experts touched where a token selects each expert with its own chance: ``sum 1 - (1 - p_e)^n``.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     Parameters
     ----------
@@ -96,6 +100,8 @@ def touched_by_chances(chances: ArrayLike, *, tokens: Number) -> float:
 def tokens_per_expert(*, experts: int, top_k: int, tokens: Number) -> Number:
     """Mean tokens of an expert, ``n k / E``; exact (`Fraction` or int) for whole tokens.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Where d data-parallel ranks of b tokens each share the experts, n is ``b d``: the batch of an expert grows with the
     ranks that feed it (Shazeer et al. 2017, section 3.1).
 
@@ -116,6 +122,8 @@ def tokens_per_expert(*, experts: int, top_k: int, tokens: Number) -> Number:
 def expert_bytes_read(*, experts: int, top_k: int, tokens: Number, bytes_per_expert: Number, layers: int = 1) -> float:
     """Expected bytes of routed experts that one pass reads: touched experts x bytes of one, each read once, x layers.
 
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
+
     Strength: expectation under the assumptions of `touched_experts`; a floor of traffic, since kernels with small tiles
     may read weights more than once.
 
@@ -134,6 +142,8 @@ def expert_bytes_read(*, experts: int, top_k: int, tokens: Number, bytes_per_exp
 @checked
 def spread_evenly(count: int, units: int) -> list[int]:
     """Sizes of `units` parts of `count` that differ by at most one, the larger ones first.
+
+    What is no such number, or cannot go together, is refused (`InstanceError`), all of it at once.
 
     >>> spread_evenly(10, 4)
     [3, 3, 2, 2]
@@ -188,6 +198,8 @@ def touched_units(*, sizes: Sequence[int], top_k: int, limit: int | None = None)
 @checked
 def touched_units_distribution(*, sizes: Sequence[int], top_k: int, limit: int | None = None) -> list[Fraction]:
     """Chance that one token touches exactly 0, 1, 2, ... units; parameters and strength as of `touched_units`.
+
+    `limit` is the most units that a token may be sent to, where groups are limited.
 
     >>> touched_units_distribution(sizes=[2, 1], top_k=2)
     [Fraction(0, 1), Fraction(1, 3), Fraction(2, 3)]

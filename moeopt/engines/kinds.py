@@ -43,6 +43,8 @@ WITH_MAP = MAPS | {
 def what_is(path: str) -> tuple[str, str] | None:
     """Engine and form of a file or folder by its content; ``None`` where it is no engine's.
 
+    `path` may also be the JSON text that SGLang takes in place of a file.
+
     ``FILE.npz:KEY`` is one array of a file. Tables of numbers in CSV, JSON, `.npy` and `.npz` belong to nobody and give
     ``None``, as files that cannot be read do. Of a `.pt` the pickle is read and, of storages, only that of a tensor
     without a name; of a text its beginning.

@@ -35,6 +35,11 @@ def read_dump(paths: str | Path | Sequence[str | Path], *, experts: int | None =
     InstanceError
         It is a map or no file of an engine, files are of different kinds or of several recordings, or its content is
         broken; every violation at once.
+
+    >>> read_dump("missing.pt")
+    Traceback (most recent call last):
+    ...
+    moeopt.errors.InstanceError: input = missing.pt: does not exist. Check the name.
     """
     files = [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
     check = Violations()
@@ -99,6 +104,9 @@ def read_map(path: str) -> ExpertMap:
     ------
     InstanceError
         It holds loads and no map (named as what it is), or its content is broken; every violation at once.
+
+    >>> read_map('{"physical_to_logical_map": [[0, 1, 1]]}').slot_expert.tolist()
+    [[0, 1, 1]]
     """
     kind = what_is(path)
     check = Violations("" if is_text(path) else path)

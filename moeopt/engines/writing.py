@@ -60,6 +60,8 @@ class Written:
 def missing(plan: ResultDocument | ExpertMap, to: str, llm: Any = None, *, gpus: int | None = None) -> list[str]:
     """What has to be known before `plan` can be written for `to`, each with the reason; empty when nothing is.
 
+    `gpus` is their number, for a map that does not say it.
+
     >>> import numpy as np
     >>> found = ExpertMap("sglang", np.array([[0, 1]], np.int32), (0,), (1, 1), 2)
     >>> [line.partition(":")[0] for line in missing(found, "trtllm")], missing(found, "eplb")

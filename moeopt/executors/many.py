@@ -24,6 +24,8 @@ def solve_many(
 ) -> list[Result | Lost]:
     """A result for each instance, in their order, equal to what one after the other gives.
 
+    `instances` are all of that problem.
+
     Parameters
     ----------
     problem

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -27,8 +28,8 @@ class Lost:
 def run_all(
     function: Callable[[TaskT], DoneT],
     tasks: Sequence[TaskT],
-    executor: Executor | Callable[[], Executor] | None = None,
-) -> Iterator[tuple[int, DoneT | Lost]]:
+    executor: Executor | Callable[[], Executor] | Pools | None = None,
+) -> Generator[tuple[int, DoneT | Lost], None, None]:
     """The place of each task and what the function made of it, as they are done; without an executor one by one.
 
     Parameters
@@ -37,7 +38,7 @@ def run_all(
         For workers that are processes both must be picklable: a function of a module, plain data.
     executor
         One of ``concurrent.futures`` (a Dask client's ``get_executor()`` too), which stays open; or a function that
-        makes one, and is asked for another when its workers die.
+        makes one, and is asked for another when its workers die; `Pools` keep what was made for the next call.
 
     Yields
     ------
@@ -61,39 +62,48 @@ def run_all(
         for place, task in enumerate(tasks):
             yield place, function(task)
         return
-    pools = _Pools(executor)
-    try:
+    if isinstance(executor, Pools):
+        yield from _flown(function, tasks, executor)
+        return
+    with closing(Pools(executor)) as pools:
         yield from _flown(function, tasks, pools)
-    finally:
-        pools.close()
 
 
-class _Pools:
-    """The executor, and another one in its place when it is broken."""
+class Pools:
+    """An executor, made when it is first needed, and another one in its place when it is broken."""
 
     def __init__(self, given: Executor | Callable[[], Executor]) -> None:
         self._make = None if isinstance(given, Executor) else given
-        self.pool: Executor = given if isinstance(given, Executor) else given()
+        self._pool = given if isinstance(given, Executor) else None
+
+    @property
+    def pool(self) -> Executor:
+        """The one to hand tasks to."""
+        if self._pool is None:
+            assert self._make is not None
+            self._pool = self._make()
+        return self._pool
 
     def renew(self, error: BrokenExecutor) -> None:
         """A fresh one, if we know how to make it."""
         if self._make is None:
             raise error
         self.pool.shutdown(wait=False, cancel_futures=True)
-        self.pool = self._make()
+        self._pool = self._make()
 
     def close(self) -> None:
         """Ours is ended, tasks under way with it; one that was given stays."""
-        if self._make is None:
+        if self._make is None or self._pool is None:
             return
-        workers = list((getattr(self.pool, "_processes", None) or {}).values())
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        pool, self._pool = self._pool, None
+        workers = list((getattr(pool, "_processes", None) or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
         for worker in workers:  # those at work do not look at the queue, and nobody wants their answer
             worker.terminate()
 
 
 def _flown(
-    function: Callable[[TaskT], DoneT], tasks: Sequence[TaskT], pools: _Pools
+    function: Callable[[TaskT], DoneT], tasks: Sequence[TaskT], pools: Pools
 ) -> Iterator[tuple[int, DoneT | Lost]]:
     waiting, suspects = deque(range(len(tasks))), deque[int]()
     flying: dict[Future[DoneT], int] = {}

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,19 @@ ANSWER_S = 10
 """A scheduler that has not answered by then is not there."""
 
 
-def make_executor(words: str) -> Callable[[], Executor] | None:
+@dataclass(frozen=True)
+class Maker:
+    """Makes an executor, and knows the words that it is called by."""
+
+    words: str
+    make: Callable[[], Executor] = field(compare=False, repr=False)
+
+    def __call__(self) -> Executor:
+        """A new one."""
+        return self.make()
+
+
+def make_executor(words: str) -> Maker | None:
     """What makes an executor of that kind; ``None`` for ``serial``, one task after the other.
 
     Parameters
@@ -41,7 +54,7 @@ def make_executor(words: str) -> Callable[[], Executor] | None:
     if words == "serial":
         return None
     if kind == "dask" and rest:
-        return partial(_dask, rest)
+        return Maker(words, partial(_dask, rest))
     check = Violations()
     if kind not in ("processes", "threads"):
         known = [f"processes:{rest or 4}", f"threads:{rest or 4}", f"dask:{rest or 'ADDRESS'}"]
@@ -53,7 +66,7 @@ def make_executor(words: str) -> Callable[[], Executor] | None:
         check.add("executor", words, rule=rule, fix=f"Use {kind}:{os.cpu_count() or 1}")
     check.raise_if_any()
     workers = int(rest) if rest else os.cpu_count() or 1
-    return partial(_processes if kind == "processes" else _threads, workers)
+    return Maker(words, partial(_processes if kind == "processes" else _threads, workers))
 
 
 def _threads(workers: int) -> Executor:

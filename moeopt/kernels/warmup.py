@@ -14,6 +14,7 @@ from moeopt.kernels import (
     moving,
     packing,
     pricing,
+    replicas,
     settle,
     splitting,
     windows,
@@ -27,6 +28,9 @@ def warmup(*, plain: bool = False) -> list[str]:
 
     The compiled code stays in numba's cache folder for later processes, where that folder can be written. With `plain`
     only the search of a new plan for one window and even parts, which takes a third of the time.
+
+    >>> len(warmup(plain=True)) > 0
+    True
     """
     if not plain:
         importlib.import_module("scipy.optimize")  # heavy too, and needed for shares of a free split and for moves
@@ -220,4 +224,7 @@ def load_connectivity() -> None:
     zero, two = np.zeros(1, dtype=np.int64), np.arange(2, dtype=np.int64)
     where = connectivity.Hosting(np.array([0, 0, 1, 1], dtype=np.int64), two, zero, zero, zero, 0, False)
     connectivity.grow(net, where, pairs.copy(), 4, False, 0.5, False, 2)
-    connectivity.replicate(net, where, pairs.copy(), 4, False, 2, 0.0, rng)
+    bits = np.array([[1]], dtype=np.int64)
+    field = replicas.Field(ends, pairs, ones, none, first, rows, np.ones((1, 4)), np.ones((2, 1), dtype=np.int64), bits,
+        bits[0], flat, np.zeros(2), np.full(2, np.inf), none[:0], none[:1], np.full(1, np.inf))  # fmt: skip
+    replicas.replicate(field, where, pairs.copy(), False, 2, 0.0, rng)

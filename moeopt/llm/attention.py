@@ -59,6 +59,7 @@ def latent(reader: Reader) -> Attention:
         index_heads=None if index is None else reader.sure("index_heads"),
         index_dim=index,
         index_layers=() if index is None else tuple(range(reader.layers)),
+        index_top_k=None if index is None else reader.whole("index_top_k", None),
     )
 
 
@@ -83,11 +84,14 @@ def compressed(reader: Reader) -> Attention:
         window=reader.sure("window"),
         windowed=tuple(range(reader.layers)),
         ratios=ratios,
+        out_groups=reader.whole("out_groups", None),
+        out_rank=reader.whole("out_rank", None),
         index_heads=reader.whole("index_heads", None),
         index_dim=index,
         index_layers=()
         if index is None
         else tuple(layer for layer, ratio in enumerate(ratios) if ratio == INDEXED_RATIO),
+        index_top_k=None if index is None else reader.whole("index_top_k", None),
     )
 
 
@@ -119,9 +123,10 @@ def hybrid(reader: Reader) -> Attention:
 
 def kda(reader: Reader) -> Attention:
     """Latent attention in the layers that are named, counted from 1, and Kimi's delta attention in the others."""
-    found = replace(latent(reader), index_layers=())
+    found = replace(latent(reader), gated=_true(reader, "mla_use_output_gate", reader.look("mla_use_output_gate")))
     told = reader.look("linear_attn_config")
     told = told if isinstance(told, dict) else {}
+    whole_gate = _true(reader, "linear_attn_config.use_full_rank_gate", told.get("use_full_rank_gate"))
     full, linear = (told.get(key) for key in ("full_attn_layers", "kda_layers"))
     both = [*full, *linear] if isinstance(full, list) and isinstance(linear, list) else []
     if not all(type(item) is int for item in both) or sorted(both) != list(range(1, reader.layers + 1)):
@@ -134,15 +139,18 @@ def kda(reader: Reader) -> Attention:
             rule = "must be a whole number >= 1"
             reader.check.add(f"linear_attn_config.{key}", value, rule=rule, fix="Repair the configuration")
             return found
+    layers = tuple(sorted(layer - 1 for layer in told["kda_layers"]))
     return replace(
         found,
-        linear=tuple(sorted(layer - 1 for layer in told["kda_layers"])),
+        index_layers=tuple(layer for layer in found.index_layers if layer not in set(layers)),
+        linear=layers,
         linear_kind="kda",
         linear_heads=sizes["num_heads"],
         linear_key_heads=sizes["num_heads"],
         linear_key_dim=sizes["head_dim"],
         linear_value_dim=sizes["head_dim"],
         linear_conv=sizes["short_conv_kernel_size"],
+        linear_gate_rank=None if whole_gate else sizes["head_dim"],
     )
 
 
@@ -191,6 +199,13 @@ def _types(reader: Reader) -> list[object]:
         reader.check.add("layer_types", said, rule=f"must have one a layer, {reader.layers}", fix="Repair it")
         return []
     return types
+
+
+def _true(reader: Reader, name: str, value: object) -> bool:
+    """A flag that is false where it is missing."""
+    if value is not None and not isinstance(value, bool):
+        reader.check.add(name, value, rule="must be true or false", fix="Repair the configuration")
+    return value is True
 
 
 def _plain(reader: Reader, key: str) -> int | None:

@@ -75,6 +75,9 @@ def facts_of(
 ) -> LlmFacts:
     """Facts of a parsed configuration; see `read_config`.
 
+    `config` is the parsed ``config.json``, `quantization` a file of its own beside it; `name` and `source` are carried
+    along.
+
     >>> facts_of({"model_type": "mixtrall"})
     Traceback (most recent call last):
     ...

@@ -25,18 +25,22 @@ class Attention:
         Heads, heads that are cached, elements of a key and of a value. ``kv_heads`` means nothing for ``mla``.
     q_rank, kv_rank, nope_dim, rope_dim
         Widths of the latents of queries and of keys and values, and the two parts of a key, for ``mla``.
-    index_heads, index_dim, index_layers
-        A second, small attention that selects tokens; its keys are cached too, in these layers.
+    index_heads, index_dim, index_layers, index_top_k
+        A second, small attention that selects so many entries for each query; its keys are cached too, in these layers.
     window, windowed
         Layers that keep only this many tokens.
     linear, linear_kind, linear_heads, linear_key_heads, linear_key_dim, linear_value_dim, linear_conv
         Layers that keep one state a sequence, however long: ``gated_delta``, ``kda`` or ``lightning``.
+    linear_gate_rank
+        Width of the latent that the output gate of ``kda`` passes through; ``None``: none, its matrix is whole.
     share
         So many layers in a row use the cache of the first of them.
     ratios
         For ``compressed``, tokens per cached entry of every layer; 0 keeps only the window.
+    out_groups, out_rank
+        For ``compressed``, groups of heads whose outputs are projected apart, and the width they are projected to.
     gated
-        Queries bring a gate of their own width.
+        Outputs are multiplied by a gate of their own width.
     """
 
     kind: str
@@ -51,6 +55,7 @@ class Attention:
     index_heads: int | None = None
     index_dim: int | None = None
     index_layers: tuple[int, ...] = ()
+    index_top_k: int | None = None
     window: int | None = None
     windowed: tuple[int, ...] = ()
     linear: tuple[int, ...] = ()
@@ -60,8 +65,11 @@ class Attention:
     linear_key_dim: int | None = None
     linear_value_dim: int | None = None
     linear_conv: int | None = None
+    linear_gate_rank: int | None = None
     share: int = 1
     ratios: tuple[int, ...] = ()
+    out_groups: int | None = None
+    out_rank: int | None = None
     gated: bool = False
 
     def __str__(self) -> str:
@@ -82,7 +90,7 @@ class Attention:
         if self.windowed:
             words.append(f"{len(self.windowed)} layers keep {self.window} tokens")
         if self.index_layers:
-            words.append("index cache")
+            words.append("index cache" if self.index_top_k is None else f"an index selects {self.index_top_k:,}")
         if self.share > 1:
             words.append(f"{self.share} layers share a cache")
         return ", ".join(words)

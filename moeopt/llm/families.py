@@ -34,6 +34,9 @@ COMMON: Keys = {
     "v_dim": ("v_head_dim",),
     "index_heads": ("index_n_heads",),
     "index_dim": ("index_head_dim",),
+    "index_top_k": ("index_topk",),
+    "out_groups": ("o_groups",),
+    "out_rank": ("o_lora_rank",),
 }
 """Facts and the keys they have in most families."""
 

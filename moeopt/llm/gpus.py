@@ -69,6 +69,8 @@ def gpus() -> dict[str, Gpu]:
 def find_gpu(name: str, field: str = "gpu") -> Gpu:
     """One GPU, capitals aside.
 
+    `name` is that of the table; `field` is what messages call it.
+
     >>> find_gpu("h100").domain
     8
     >>> find_gpu("GTX 1080")

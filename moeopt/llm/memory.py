@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from moeopt.errors import Violations
 from moeopt.llm.facts import GROWING, LlmFacts
+from moeopt.llm.layer_kinds import LayerKind, layer_kinds
 from moeopt.llm.precision import FORMATS
 
 STATE_BYTES = 4
@@ -15,6 +16,8 @@ STATE_BYTES = 4
 
 def expert_bytes(facts: LlmFacts, dtype: str | None = None) -> int:
     """Bytes of one routed expert of one layer, with the scales of its blocks.
+
+    `dtype` is the format of what is stored, by default that of the checkpoint.
 
     Three matrices, gate and up (inner width x dispatched width) and down (the other way round), in a format of
     `moeopt.llm.precision.FORMATS`, by default the one the configuration names; biases, where there are any, in bf16.
@@ -41,6 +44,8 @@ def expert_bytes(facts: LlmFacts, dtype: str | None = None) -> int:
 def slot_bytes(facts: LlmFacts, dtype: str | None = None) -> int:
     """What one more slot costs on its GPU: one expert of every layer that has experts; MTP layers not counted.
 
+    `dtype` is the format of what is stored, by default that of the checkpoint.
+
     >>> from moeopt.llm import find
     >>> round(slot_bytes(find("deepseek-v3")) / 2**30, 2)  # 58 layers
     2.38
@@ -50,6 +55,8 @@ def slot_bytes(facts: LlmFacts, dtype: str | None = None) -> int:
 
 def kv_bytes_per_token(facts: LlmFacts, dtype: str = "bf16") -> float:
     """Bytes that each further token of a long sequence adds to the cache, all layers together.
+
+    `dtype` is the format of what is stored.
 
     By layer, with ``b`` bytes of an element:
 
@@ -81,9 +88,13 @@ def kv_bytes_per_token(facts: LlmFacts, dtype: str = "bf16") -> float:
 def kv_bytes(facts: LlmFacts, tokens: int, dtype: str = "bf16") -> int:
     """Bytes of the cache of one sequence of so many tokens: what grows, windows as far as they are full, and states.
 
+    `dtype` is the format of the cache. Fewer tokens than none, or sizes that are not known, are refused
+    (`InstanceError`).
+
     A state is, by the kind of linear layer, in fp32: ``gated_delta`` heads x key width x value width (Qwen3-Next),
     ``kda`` heads x width x width (Kimi Linear), ``lightning`` heads x width x width (MiniMax-01); the first two also
-    keep ``conv - 1`` inputs of their short convolutions.
+    keep ``conv - 1`` inputs of their short convolutions. Compressed layers keep what the entry that is not full yet is
+    made of (`compressing_bytes`).
 
     >>> from moeopt.llm import find
     >>> kv_bytes(find("gpt-oss-120b"), 1_000) == 18 * (1_000 + 128) * 2 * 8 * 64 * 2
@@ -98,9 +109,10 @@ def kv_bytes(facts: LlmFacts, tokens: int, dtype: str = "bf16") -> int:
         whole = sum(tokens // ratio for ratio in at.ratios if ratio)
         keys = sum(tokens // at.ratios[layer] for layer in at.index_layers) * (at.index_dim or 0)
         slots = facts.layers * min(tokens, at.window or 0)
-        return math.ceil(((whole + slots) * int(at.head_dim or 0) + keys) * size)
+        open_entries = sum(compressing_bytes(facts, kind) for kind in layer_kinds(facts))
+        return math.ceil(((whole + slots) * int(at.head_dim or 0) + keys) * size + open_entries)
     kept = min(tokens, at.window or 0) * len(_caching(facts, windowed=True)) * _one(facts, size)
-    return math.ceil(tokens * _per_token(facts, size) + kept + len(at.linear) * _state(facts, size))
+    return math.ceil(tokens * _per_token(facts, size) + kept + len(at.linear) * state_bytes(facts, dtype))
 
 
 @dataclass(frozen=True)
@@ -131,16 +143,18 @@ def layer_caches(facts: LlmFacts, tokens: int, dtype: str = "bf16") -> list[Laye
     """
     kv_bytes(facts, tokens, dtype)  # refuses what is not known
     size, at = _element(facts, dtype), facts.attention
-    kept, index_layers = min(tokens, at.window or 0), set(at.index_layers)
+    kept = min(tokens, at.window or 0)
     if at.kind == "compressed":
         dim, keys = int(at.head_dim or 0), at.index_dim or 0
         found = []
-        for layer, ratio in enumerate(at.ratios[: facts.layers]):
-            entries = tokens // ratio if ratio else 0
-            index = entries * keys if layer in index_layers else 0
-            found.append(LayerCache(whole=((entries + kept) * dim + index) * size))
+        for kind in layer_kinds(facts):
+            entries = tokens // kind.ratio if kind.ratio else 0
+            index = entries * keys if kind.indexed else 0
+            open_entry = compressing_bytes(facts, kind)
+            found.append(LayerCache(whole=((entries + kept) * dim + index) * size + open_entry))
         return found
-    one, state, index_one = _one(facts, size), _state(facts, size), _index(facts, size) * tokens
+    one, state, index_one = _one(facts, size), state_bytes(facts, dtype), index_bytes(facts, dtype) * tokens
+    index_layers = set(at.index_layers)
     full, window, linear = set(_caching(facts, windowed=False)), set(_caching(facts, windowed=True)), set(at.linear)
     found = []
     for layer in range(facts.layers):
@@ -188,6 +202,38 @@ def _one(facts: LlmFacts, size: float) -> float:
 def _index(facts: LlmFacts, size: float) -> float:
     dim = facts.attention.index_dim or 0
     return dim + 4 * math.ceil(dim / 128) if facts.attention.kind == "mla" else dim * size
+
+
+def index_bytes(facts: LlmFacts, dtype: str = "bf16") -> float:
+    """Bytes of the index key of one entry in one layer that has an index.
+
+    >>> from moeopt.llm import find
+    >>> index_bytes(find("deepseek-v3.2")), index_bytes(find("deepseek-v4-pro"))
+    (132, 256.0)
+    """
+    return _index(facts, _element(facts, dtype))
+
+
+def compressing_bytes(facts: LlmFacts, kind: LayerKind) -> int:
+    """Bytes that one sequence keeps of an entry that is not full yet, in one layer.
+
+    Values and scores in fp32 of the tokens that an entry is made of, ``ratio``, twice as many where entries overlap,
+    which then have two parts in each; the same of the index (vLLM, DeepSeek-V4: CompressorStateCache).
+
+    >>> from moeopt.llm import find
+    >>> compressing_bytes(find("deepseek-v4-pro"), LayerKind(ratio=128)) == 128 * 2 * 512 * 4
+    True
+    """
+    if not kind.ratio:
+        return 0
+    at = facts.attention
+    dims = int(at.head_dim or 0) + (int(at.index_dim or 0) if kind.indexed else 0)
+    return kind.ratio * kind.overlap * 2 * kind.overlap * dims * STATE_BYTES
+
+
+def state_bytes(facts: LlmFacts, dtype: str = "bf16") -> float:
+    """Bytes that one sequence keeps in one linear layer, as `kv_bytes` has them; 0 for LLMs without any."""
+    return _state(facts, _element(facts, dtype))
 
 
 def _state(facts: LlmFacts, size: float) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 from moeopt.limits import Deadline
 from moeopt.mesh import bounds, purchase
+from moeopt.mesh.clock import ENDS
 from moeopt.mesh.heuristics.per_price import per_price
 from moeopt.mesh.heuristics.uniform import not_one_price, uniform
 from moeopt.mesh.instance import MeshInstance
@@ -17,9 +18,9 @@ from moeopt.mesh.verify import Evaluation, evaluate
 
 PART = 0.5
 """Of the time that is left, what colocated configurations may take."""
-KEY = "colocated"
-NOT_COMPARED = "time ran out before the best colocated replicas were known"
-"""The note of an answer under roles that stands alone."""
+KEY, WHY = "colocated", "not compared"
+NOT_COMPARED, STOPPED = (f"{end} before the best colocated replicas were known" for end in ENDS)
+"""The note of an answer under roles that stands alone, by how it ended."""
 
 
 def prepare(instance: MeshInstance, deadline: Deadline, rest_s: float) -> None:
@@ -36,11 +37,12 @@ def prepare(instance: MeshInstance, deadline: Deadline, rest_s: float) -> None:
     if whole:
         one.memo["configs"] = tuple(found)
     instance.memo[KEY] = one if whole else None
+    instance.memo[WHY] = STOPPED if deadline.stopped() else NOT_COMPARED
 
 
 def not_compared(instance: MeshInstance) -> list[str]:
     """A note where there was no time to compare."""
-    return [NOT_COMPARED] if instance.memo.get(KEY, instance) is None else []
+    return [instance.memo.get(WHY, NOT_COMPARED)] if instance.memo.get(KEY, instance) is None else []
 
 
 def _colocated(instance: MeshInstance) -> MeshInstance:

@@ -36,6 +36,15 @@ def bound(instance: MeshInstance, known: Fraction | None = None) -> Bound:
     ------
     OutOfTime
         Nor is there time for these.
+
+    >>> from moeopt import mesh
+    >>> from moeopt.llm import find
+    >>> pool = mesh.Config(0, "decode", mesh.Shape("decode", "H100"), 1, {"H100": 2}, decode_per_s=10, name="D")
+    >>> wanted = mesh.Demand(find("mixtral-8x7b"), mesh.Workload(1024, 256, rate_per_s=15))
+    >>> h100 = mesh.GpuType.of("H100")
+    >>> instance = mesh.MeshInstance([wanted], [h100], "gpus", families=("decode",), configs=[pool])
+    >>> float(bound(instance).value)
+    4.0
     """
     market = market_of(instance)
     if instance.objective in ("gpus", "price"):
@@ -117,6 +126,15 @@ def recheck(instance: MeshInstance, certificate: Mapping[str, Any]) -> list[str]
     """What is wrong with a certificate: tables are made anew, prices held against every usable configuration.
 
     A solver's claim comes with nothing that could be held against anything, which is said.
+
+    >>> from moeopt import mesh
+    >>> from moeopt.llm import find
+    >>> pool = mesh.Config(0, "decode", mesh.Shape("decode", "H100"), 1, {"H100": 2}, decode_per_s=10, name="D")
+    >>> wanted = mesh.Demand(find("mixtral-8x7b"), mesh.Workload(1024, 256, rate_per_s=15))
+    >>> h100 = mesh.GpuType.of("H100")
+    >>> instance = mesh.MeshInstance([wanted], [h100], "gpus", families=("decode",), configs=[pool])
+    >>> recheck(instance, bound(instance).certificate)
+    []
     """
     if certificate["kind"] == "solver":
         return ["a solver's claim proves nothing by itself"]

@@ -98,7 +98,7 @@ def weights_bytes_of(llm: LlmFacts, numerics: Numerics | None = None) -> float:
     >>> from moeopt.cost import BF16
     >>> from moeopt.llm import find
     >>> [gigabytes(weights_bytes_of(find(name), BF16)) for name in ("deepseek-v3", "kimi-k3")]
-    ['1,342.1 GB', '5,600 GB']
+    ['1,342.1 GB', '5,559 GB']
     """
     try:
         held = held_by(Shape("decode", ""), llm, numerics, (llm.layers,), 0, "bf16", False)[0]

@@ -10,6 +10,8 @@ from moeopt.limits import Deadline
 
 NEVER = Deadline(None)
 """For whoever has all the time."""
+ENDS = ("time ran out", "it was interrupted")
+"""How a note begins that says why something is missing."""
 _DEADLINE: ContextVar[Deadline] = ContextVar("_DEADLINE", default=NEVER)
 
 
@@ -33,6 +35,15 @@ def watching(deadline: Deadline) -> Iterator[None]:
         yield
     finally:
         _DEADLINE.reset(token)
+
+
+def ended(deadline: Deadline) -> str:
+    """Why there is no time left, one of `ENDS`.
+
+    >>> ended(Deadline(1e-9)), ended(Deadline(60.0, lambda: True))
+    ('time ran out', 'it was interrupted')
+    """
+    return ENDS[deadline.stopped()]
 
 
 def look() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -146,6 +146,11 @@ class Config:
         )
 
 
+NAMES = tuple(one.name for one in fields(Config))
+PLAIN = {one.name: one.default for one in fields(Config) if one.default is not MISSING and one.name != "legal_in"}
+"""What an enumerated configuration has unless it says otherwise, one after another of thousands."""
+
+
 class Enumerated(Config):
     """A configuration that families yield: what few are asked for is made for those alone.
 
@@ -164,10 +169,8 @@ class Enumerated(Config):
         legal_in: Callable[[], tuple[str, ...]],
         **more: Any,
     ) -> None:
-        super().__init__(*known, **more)
-        for name, make in (("memory", memory), ("parts_s", parts_s), ("legal_in", legal_in)):
-            del self.__dict__[name]
-            self.__dict__[f"_{name}"] = make
+        made = {"_memory": memory, "_parts_s": parts_s, "_legal_in": legal_in}
+        self.__dict__.update(PLAIN, **dict(zip(NAMES, known, strict=False)), **more, **made)
 
     @cached_property
     def memory(self) -> Mapping[str, Memory]:

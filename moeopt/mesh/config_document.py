@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from moeopt.errors import Violations
 from moeopt.mesh.config import Config
-from moeopt.mesh.records import from_record, model_of, to_record
+from moeopt.mesh.written import to_record
 
 
 def write_config(config: Config) -> dict[str, Any]:
@@ -26,6 +24,10 @@ def read_config(document: Mapping[str, Any]) -> Config:
     InstanceError
         Everything malformed.
     """
+    from pydantic import ValidationError
+
+    from moeopt.mesh.records import from_record, model_of
+
     check = Violations()
     try:
         parsed = model_of(Config).model_validate(dict(document), strict=True)

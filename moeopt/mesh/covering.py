@@ -86,10 +86,15 @@ def covering(market: Market, limits: Sequence[int], *, down: bool = False) -> Co
     return Covering(market, reduce(Least, parts), steps, unit)
 
 
+def rows(market: Market, limits: Sequence[int]) -> int:
+    """Budgets of a table up to these limits."""
+    steps = steps_of(market.offers, limits)
+    return math.prod(most // step + 1 for most, step in zip(limits, steps, strict=True))
+
+
 def fits(market: Market, limits: Sequence[int]) -> bool:
     """Whether there is a table up to these limits."""
-    steps = steps_of(market.offers, limits)
-    return math.prod(most // step + 1 for most, step in zip(limits, steps, strict=True)) <= MOST_BUDGETS
+    return rows(market, limits) <= MOST_BUDGETS
 
 
 def steps_of(offers: Sequence[Offer], limits: Sequence[int]) -> tuple[int, ...]:

@@ -133,6 +133,11 @@ def tp_reasons(llm: LlmFacts, tp: int, numerics: Numerics | None) -> tuple[str, 
                 said.append(f"the number of {name} is not known")
             elif heads % tp:
                 said.append(f"{heads} {name} do not divide by {tp}")
+    if at.kind == "compressed":
+        if at.out_groups is None:
+            said.append("the number of groups of outputs is not known")
+        elif at.out_groups % tp:
+            said.append(f"{at.out_groups} groups of outputs do not divide by {tp}")
     block = block_of(formats_of(llm, numerics)[0])
     if not said and block > 1:
         said += [
@@ -143,10 +148,59 @@ def tp_reasons(llm: LlmFacts, tp: int, numerics: Numerics | None) -> tuple[str, 
     return tuple(said)
 
 
+def cp_reasons(llm: LlmFacts, cp: int) -> tuple[str, ...]:
+    """Why the tokens of a prompt cannot be split over so many GPUs.
+
+    >>> from moeopt.llm import find
+    >>> cp_reasons(find("qwen3.5-397b-a17b"), 2), cp_reasons(find("deepseek-v3.2"), 2)
+    (('linear layers pass a state along the prompt: splitting it has no closed form here',), ())
+    """
+    if cp == 1:
+        return ()
+    if llm.attention.linear:
+        return ("linear layers pass a state along the prompt: splitting it has no closed form here",)
+    if llm.attention.kind == "compressed":
+        return ("compressed entries are made of neighbours: splitting them has no closed form here",)
+    return ()
+
+
+def kvp_reasons(llm: LlmFacts, kvp: int) -> tuple[str, ...]:
+    """Why the tokens of a cache cannot be split over so many GPUs.
+
+    >>> from moeopt.llm import find
+    >>> kvp_reasons(find("deepseek-v3.2"), 2), kvp_reasons(find("deepseek-v3"), 2)
+    (('an index selects among all tokens of a sequence, so each GPU keeps them all',), ())
+    """
+    if kvp == 1:
+        return ()
+    if llm.attention.index_layers:
+        return ("an index selects among all tokens of a sequence, so each GPU keeps them all",)
+    if llm.attention.kind == "compressed":
+        return ("compressed entries are not dealt out over GPUs",)
+    return ()
+
+
 def _projected(llm: LlmFacts, tp: int) -> list[tuple[str, int]]:
     """Widths of one GPU's parts of the projections that heads split."""
+    return _projected_full(llm, tp) + _projected_linear(llm, tp)
+
+
+def _projected_linear(llm: LlmFacts, tp: int) -> list[tuple[str, int]]:
+    at = llm.attention
+    if not at.linear:
+        return []
+    return [
+        ("linear values", int(at.linear_heads or 0) // tp * int(at.linear_value_dim or 0)),
+        ("linear keys", int(at.linear_key_heads or 0) // tp * int(at.linear_key_dim or 0)),
+    ]
+
+
+def _projected_full(llm: LlmFacts, tp: int) -> list[tuple[str, int]]:
     at = llm.attention
     heads = int(at.heads or 0) // tp
+    if at.kind == "compressed":
+        outputs = int(at.out_groups or 0) // tp * int(at.out_rank or 0)
+        return [("queries", heads * int(at.head_dim or 0)), ("the output", outputs)]
     if at.kind == "mla":
         nope, rope, value = int(at.nope_dim or 0), int(at.rope_dim or 0), int(at.v_dim or 0)
         return [

@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import nextafter
 from typing import Any
 
+from moeopt.mesh.attention_notes import attention_notes
 from moeopt.mesh.beside import beside_colocated, not_compared
 from moeopt.mesh.clock import OutOfTime, look
 from moeopt.mesh.config import Config
@@ -156,6 +157,7 @@ def notes(instance: MeshInstance, judged: Evaluation, *, proved: bool, short: bo
         looked = " and ".join(instance.families)
         found.append(f"the roles {said(instance.sides)} leave the families {looked}: no other is looked at")
         found += not_compared(instance)
+    found += attention_notes(instance)
     found += late_notes(instance, judged)
     served = phases_of(instance)
     if len(served) == 1:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,9 +12,10 @@ from moeopt.errors import InstanceError, Violations
 from moeopt.forms import instance_form
 from moeopt.mesh.config import Config
 from moeopt.mesh.hardware import GpuType
-from moeopt.mesh.imbalance import Imbalance, Traffic
-from moeopt.mesh.instance import SCHEMA, Demand, MeshInstance
-from moeopt.mesh.records import from_record, model_of, to_record
+from moeopt.mesh.imbalance import Imbalance
+from moeopt.mesh.instance import Demand, MeshInstance
+from moeopt.mesh.records import from_record, model_of
+from moeopt.mesh.written import SCHEMA
 
 DemandDocument = model_of(Demand)
 GpuDocument = model_of(GpuType)
@@ -66,21 +66,6 @@ class InstanceDocument(BaseModel):
     transport: str = "auto"
     drafts: list[float] = Field(default_factory=list)
     configs: list[ConfigDocument] | None = Field(None, description="measured ones; null: the families'")  # type: ignore[valid-type]
-
-
-def to_document(instance: MeshInstance) -> dict[str, Any]:
-    """What `read_instance` reads."""
-    rest = [field.name for field in fields(instance) if field.name not in ("name", "imbalance")]
-    found = {"schema": SCHEMA, "name": instance.name, "imbalance": _imbalance(instance.imbalance)}
-    return found | {name: to_record(getattr(instance, name)) for name in rest}
-
-
-def _imbalance(table: Imbalance) -> dict[str, Any]:
-    """The table, or the name of one that is shipped."""
-    for traffic in get_args(Traffic):
-        if table.digest == Imbalance.shipped(traffic).digest:
-            return {"shipped": traffic, "digest": table.digest}
-    return table.to_dict()
 
 
 def _table(check: Violations, parsed: ShippedImbalance | ImbalanceDocument) -> Imbalance | None:

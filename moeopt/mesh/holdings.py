@@ -8,12 +8,14 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from moeopt.cost.attention_sizes import attention_sizes
+from moeopt.cost.layer_works import layer_weights
+from moeopt.cost.memory import cache_shares
 from moeopt.cost.roofline import Numerics
 from moeopt.errors import Violations
 from moeopt.llm.counts import Parts, parts_of
-from moeopt.llm.facts import GROWING, LlmFacts
-from moeopt.llm.memory import expert_bytes, layer_caches
+from moeopt.llm.facts import LlmFacts
+from moeopt.llm.layer_kinds import LayerKind, draft_kind, layer_kinds
+from moeopt.llm.memory import LayerCache, expert_bytes, layer_caches
 from moeopt.llm.precision import FORMATS
 from moeopt.mesh.shape import Shape
 
@@ -85,35 +87,38 @@ def parts(llm: LlmFacts) -> Parts:
 
 
 @lru_cache(maxsize=4096)
-def attention_weights(llm: LlmFacts, tp: int, out_tp: int) -> tuple[float, float, float]:
-    """Parameters on one GPU of a full layer's attention, a linear layer's, and an index beside it.
-
-    KV heads are copied beyond their number, MLA's down-projections and an index always.
-
-    Raises
-    ------
-    InstanceError
-        Sizes that are not known, attention whose weights no source counts, degrees that do not divide.
-    """
-    counted = parts(llm)
-    at = llm.attention
-    plain = replace(llm, attention=replace(at, linear=(), linear_kind=None, index_layers=()))
-    full = attention_sizes(plain, tp=tp, out_tp=out_tp).weights
-    if not at.linear:
-        linear = 0.0
-    else:
-        of_full = (llm.layers - len(at.linear)) * attention_sizes(plain).weights
-        linear = (counted.attention - of_full) / len(at.linear) / tp
-    return full, linear, counted.index / len(at.index_layers) if at.index_layers else 0.0
+def attention_weights(llm: LlmFacts, kind: LayerKind, tp: int, out_tp: int) -> float:
+    """`moeopt.cost.layer_weights`, kept."""
+    return layer_weights(llm, kind, tp=tp, out_tp=out_tp)
 
 
 @lru_cache(maxsize=256)
 def layer_counts(llm: LlmFacts) -> tuple[tuple[int, ...], ...]:
-    """For linear, index, dense and MoE layers: how many lie before each layer, and in all."""
-    named = (llm.attention.linear, llm.attention.index_layers, llm.dense_layers, llm.moe_layers)
-    return tuple(
-        tuple(accumulate((layer in set_ for layer in range(llm.layers)), initial=0)) for set_ in map(frozenset, named)
-    )
+    """For dense and MoE layers: how many lie before each layer, and in all."""
+    named = (set(llm.dense_layers), set(llm.moe_layers))
+    return tuple(_before([layer in ids for layer in range(llm.layers)]) for ids in named)
+
+
+@lru_cache(maxsize=256)
+def kind_counts(llm: LlmFacts) -> dict[LayerKind, tuple[int, ...]]:
+    """For every kind of attention: how many layers of it lie before each layer, and in all."""
+    kinds = layer_kinds(llm)
+    return {kind: _before([one == kind for one in kinds]) for kind in dict.fromkeys(kinds)}
+
+
+def _before(marks: Sequence[bool]) -> tuple[int, ...]:
+    return tuple(accumulate(marks, initial=0))
+
+
+@lru_cache(maxsize=1024)
+def draft_cache(llm: LlmFacts, tokens: int, kv: str) -> LayerCache:
+    """What one sequence keeps in one layer of multi-token prediction."""
+    kind, kinds = draft_kind(llm), layer_kinds(llm)
+    if kind in kinds:
+        return layer_caches(llm, tokens, kv)[max(layer for layer, one in enumerate(kinds) if one == kind)]
+    own = replace(llm.attention, ratios=(kind.ratio or 0,), index_layers=(), windowed=(0,))
+    one_layer = replace(llm, layers=1, dense_layers=(), moe_layers=(0,), attention=own)
+    return layer_caches(one_layer, tokens, kv)[0]
 
 
 @lru_cache(maxsize=1024)
@@ -124,23 +129,6 @@ def cache_sums(llm: LlmFacts, tokens: int, kv: str) -> tuple[tuple[float, ...], 
         tuple(accumulate((getattr(cache, part) for cache in caches), initial=0.0))
         for part in ("heads", "whole", "state")
     )
-
-
-def cache_shares(llm: LlmFacts, *, tp: int, tokens_over: int = 1) -> tuple[float, float, float]:
-    """Parts of those three that one of `tp` GPUs keeps, when tokens are dealt over `tokens_over` further ones.
-
-    A GPU keeps at least one whole KV head, and the whole of what all heads share; states are no tokens.
-
-    >>> from moeopt.llm import find
-    >>> cache_shares(find("llama-3.1-405b"), tp=16), cache_shares(find("deepseek-v3"), tp=8, tokens_over=2)
-    ((0.125, 1.0, 0.0625), (0.0625, 0.5, 0.125))
-    """
-    at = llm.attention
-    heads = 1 / tp
-    if at.kind in GROWING:
-        llm.need("attention.kv_heads", why="to split its cache")
-        heads = 1 / min(tp, int(at.kv_heads or 1))
-    return heads / tokens_over, 1 / tokens_over, 1 / tp
 
 
 def even_stages(layers: int, pp: int) -> tuple[int, ...]:
@@ -172,35 +160,40 @@ def held_by(
     kept_tokens: int,
     kv: str,
     mtp: bool,
+    states: int = 1,
 ) -> tuple[Held, ...]:
-    """What each stage, of so many layers each, holds on one of its GPUs; MTP layers on the last one where `mtp`."""
+    """What each stage, of so many layers each, holds on one of its GPUs; MTP layers on the last one where `mtp`.
+
+    A sequence keeps `states` states of every linear layer: one, and one more for each drafted token.
+    """
     one, counted = bytes_of(llm, numerics), parts(llm)
     ffn = shape.ffn_gpus if shape.ffn_gpus is not None else shape.stage_gpus
     long = shape.role == "long"
     out_tp, vocab_tp = (ffn, shape.stage_gpus) if long else (shape.tp, shape.tp)
-    full, linear, index = attention_weights(llm, shape.tp, out_tp)
-    linears, indexes, denses, moes = layer_counts(llm)
+    kinds = [(before, attention_weights(llm, kind, shape.tp, out_tp)) for kind, before in kind_counts(llm).items()]
+    denses, moes = layer_counts(llm)
     caches = cache_sums(llm, kept_tokens, kv)
-    shares = cache_shares(llm, tp=shape.tp, tokens_over=shape.kvp * shape.cp)
+    of_heads, of_whole, of_states = cache_shares(llm, tp=shape.tp, tokens_over=shape.kvp * shape.cp)
+    shares = (of_heads, of_whole, of_states * states)
     dense = counted.dense / max(len(llm.dense_layers), 1) / shape.dense_tp
-    beside = (counted.router + counted.shared / shape.dense_tp) / max(len(llm.moe_layers), 1)
+    beside = (counted.router + counted.latent + counted.shared / shape.dense_tp) / max(len(llm.moe_layers), 1)
     slot = one.expert / shape.ep / shape.moe_tp
     experts, redundant = int(llm.experts or 0) * slot, shape.redundant * slot
     embedding, head = counted.embedding / vocab_tp, (counted.head or counted.embedding) / vocab_tp
     found = []
     for start, end in runs(counts):
-        layers, moe = end - start, moes[end] - moes[start]
-        of_linear = linears[end] - linears[start]
-        weights = (layers - of_linear) * full + of_linear * linear + (indexes[end] - indexes[start]) * index
+        moe = moes[end] - moes[start]
+        weights = sum((before[end] - before[start]) * one_layer for before, one_layer in kinds)
         weights += (denses[end] - denses[start]) * dense + moe * beside
         held_kv = sum((part[end] - part[start]) * share for part, share in zip(caches, shares, strict=True))
         vocabulary = embedding if start == 0 else 0.0
         if end == llm.layers and (counted.head or start > 0):
             vocabulary += head  # one matrix does for both ends where they are tied and share a stage
         if mtp and end == llm.layers and llm.mtp_layers:
-            weights += llm.mtp_layers * (full + beside + 2 * int(llm.hidden or 0) ** 2)
+            own = attention_weights(llm, draft_kind(llm), shape.tp, out_tp)
+            weights += llm.mtp_layers * (own + beside + 2 * int(llm.hidden or 0) ** 2)
             moe += llm.mtp_layers
-            last = sum((part[end] - part[end - 1]) * share for part, share in zip(caches, shares, strict=True))
-            held_kv += llm.mtp_layers * last
+            drafts = draft_cache(llm, kept_tokens, kv)
+            held_kv += llm.mtp_layers * (drafts.heads * of_heads + drafts.whole * of_whole)
         found.append(Held(weights * one.outside + vocabulary * one.embedding, moe * experts, moe * redundant, held_kv))
     return tuple(found)

@@ -22,7 +22,6 @@ from moeopt.mesh.imbalance import Imbalance
 from moeopt.mesh.workload import Slo, Workload
 
 Objective = Literal["gpus", "price", "goodput", "time"]
-SCHEMA = "moeopt/mesh-instance/1"
 FAMILIES: tuple[Family, ...] = get_args(Family)
 OR_GOODPUT = ", or ask for goodput with the GPUs there are"
 """What else one demand without a rate can be asked for."""
@@ -246,7 +245,7 @@ class MeshInstance:
 
     def to_dict(self) -> dict[str, Any]:
         """The document: what `from_dict` reads, all seconds and bytes."""
-        from moeopt.mesh.document import to_document
+        from moeopt.mesh.written import to_document
 
         return to_document(self)
 
@@ -261,5 +260,12 @@ class MeshInstance:
 
 
 def demand_of(llm: LlmFacts, workload: Workload | Sequence[int], **rest: Any) -> Demand:
-    """A demand whose workload may be written ``(input_tokens, output_tokens)``."""
+    """A demand whose workload may be written ``(input_tokens, output_tokens)``.
+
+    `rest` are the other fields of a `Demand`.
+
+    >>> from moeopt.llm import find
+    >>> demand_of(find("mixtral-8x7b"), (1024, 256), slo=Slo(tpot_s=0.05)).workload.output_tokens
+    256
+    """
     return Demand(llm, workload if isinstance(workload, Workload) else Workload(*workload), **rest)

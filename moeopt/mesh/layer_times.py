@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from moeopt.cost.attention_sizes import attended
-from moeopt.cost.operators import attention_decode, dense_ffn, lm_head, moe_ffn
-from moeopt.cost.roofline import BF16, Machine, Numerics
+from moeopt.cost.layer_works import layer_decode
+from moeopt.cost.operators import dense_ffn, lm_head, moe_ffn
+from moeopt.cost.roofline import BF16, Machine, Numerics, operators_s
 from moeopt.llm.facts import LlmFacts
+from moeopt.llm.layer_kinds import LayerKind, layer_kinds
 from moeopt.mesh.stages import Layers
 
 
@@ -22,7 +23,7 @@ def decode_layers(
     group_tokens: float | None = None,
     numerics: Numerics = BF16,
 ) -> Layers:
-    """Seconds of each layer in decoding, by the roofline: full or windowed attention, dense FFN or experts; the head.
+    """Seconds of each layer in decoding, by the roofline: attention by its kind, dense FFN or experts; the head.
 
     Parameters
     ----------
@@ -46,12 +47,13 @@ def decode_layers(
     (2, True, True)
     """
     tokens = group_tokens if group_tokens is not None else sequences * ep
-    times: dict[tuple[float, bool], float] = {}
+    times: dict[tuple[LayerKind, bool], float] = {}
     dense, costs = set(llm.dense_layers), []
-    for layer, seen in enumerate(attended(llm, context_tokens)):
-        kind = (seen, layer in dense)
+    own = {"sequences": sequences, "context_tokens": context_tokens, "tp": tp}
+    for layer, attention in enumerate(layer_kinds(llm)):
+        kind = (attention, layer in dense)
         if kind not in times:
-            work = attention_decode(llm, sequences=sequences, context_tokens=seen, tp=tp, numerics=numerics)
+            works = layer_decode(llm, attention, numerics=numerics, **own)  # type: ignore[arg-type]
             if kind[1]:
                 llm.need("hidden", "dense_width", why="for the roofline of a dense layer")
                 sizes = {"hidden": int(llm.hidden or 0), "width": int(llm.dense_width or 0)}
@@ -59,7 +61,7 @@ def decode_layers(
             else:
                 ranks = min(ep, int(llm.experts or 1))
                 ffn = moe_ffn(llm, tokens=tokens * ranks / ep, ep=ranks, tp=moe_tp, numerics=numerics)
-            times[kind] = machine.time_s(work) + machine.time_s(ffn)
+            times[kind] = operators_s(machine, works) + machine.time_s(ffn)
         costs.append(times[kind])
     head = machine.time_s(lm_head(llm, tokens=sequences, tp=tp, numerics=numerics))
     return Layers(tuple(costs), last=head)

@@ -96,6 +96,8 @@ def verdict(engine: str, shape: Shape | ApartShape, llm: LlmFacts, gpu: GpuType,
     faults, notes = RULES[engine](shape, llm, gpu, use)
     if shape.ffn_gpus is not None:
         faults.append("no FFN on a part of the GPUs of a stage")
+    if shape.kvp > 1 and llm.attention.linear:
+        faults.append("no document tells of a cache split over tokens beside linear layers")
     if transport_of(shape, gpu, use.transport) in DEEPEP and not llm.dense:
         faults += _deepep(shape, llm, gpu, use)
     if use.draft and not llm.mtp_layers:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from moeopt.cost.memory import cache_shares
 from moeopt.cost.roofline import Numerics
 from moeopt.errors import Violations
 from moeopt.llm.facts import LlmFacts
 from moeopt.mesh.config import Binds, Memory
 from moeopt.mesh.hardware import GpuType
-from moeopt.mesh.holdings import Held, cache_shares, cache_sums, even_stages, held_by
+from moeopt.mesh.holdings import Held, cache_sums, even_stages, held_by
 from moeopt.mesh.instance import MOST_BATCH
 from moeopt.mesh.shape import ApartShape, Shape
 from moeopt.mesh.transport import Buffers, buffers_of
@@ -119,7 +120,8 @@ def room_of(
     transport
         As in `moeopt.mesh.transport.transport_of`.
     draft
-        Tokens drafted a step; above 0 the checkpoint's MTP layers are loaded and keep a cache of their own.
+        Tokens drafted a step; above 0 the checkpoint's MTP layers are loaded and keep a cache of their own, and linear
+        layers keep a state for each of them.
     overlap
         Two micro-batches at once.
     reserve_bytes
@@ -146,7 +148,7 @@ def room_of(
     """
     own_kv = kv or (numerics.kv if numerics is not None else "bf16")
     counts = _stages(llm, shape.pp, stages)
-    held = held_by(shape, llm, numerics, counts, kept_tokens, own_kv, draft > 0)
+    held = held_by(shape, llm, numerics, counts, kept_tokens, own_kv, draft > 0, 1 + draft)
     # A decoding rank's tokens are dealt over the GPUs that share its attention before they are dispatched.
     share = shape.tp * shape.cp * shape.kvp
     decoding = 0.0 if shape.role == "prefill" else (1 + draft) / shape.pp / share

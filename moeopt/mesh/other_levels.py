@@ -11,6 +11,7 @@ from typing import Any
 from moeopt.errors import InstanceError, Violation
 from moeopt.limits import Deadline, Limits
 from moeopt.mesh import bounds
+from moeopt.mesh.clock import ended
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import is_partial
 from moeopt.mesh.problem import PROBLEM
@@ -145,7 +146,7 @@ def _at(instance: MeshInstance, level: str, factor: float) -> MeshInstance:
 
 
 def _point(at: MeshInstance, level: str, factor: float, method: str, context: Context) -> SloPoint:
-    none = SloPoint(level, factor, (), str(Status.UNKNOWN), why_not="time ran out")
+    none = SloPoint(level, factor, (), str(Status.UNKNOWN), why_not=ended(context.deadline))
     if context.deadline.passed():
         return none
     made = PROBLEM.prepared(at, context)

@@ -1,4 +1,4 @@
-"""Answers that time ran out for: what there is, and what can be said of it."""
+"""Answers that time ran out for, or that were interrupted: what there is, and what can be said of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from moeopt.limits import Deadline
 from moeopt.mesh.beside import prepare
-from moeopt.mesh.clock import OutOfTime, watching
+from moeopt.mesh.clock import ENDS, OutOfTime, ended, watching
 from moeopt.mesh.conflicts import Conflict, conflicts
 from moeopt.mesh.heuristics.per_price import at_once
 from moeopt.mesh.instance import MeshInstance
@@ -27,9 +27,9 @@ LEAST = 0.05
 """Part of the time that is left which these have, where enumerating took none."""
 GRACE_S = 1.0
 """Seconds that they have after an interrupt."""
-OUT_OF_TIME = "time ran out before all families were enumerated"
-"""How the note of an answer begins that lacks configurations."""
-LEFT_OUT = "time ran out, so these are left out: "
+OUT_OF_TIME = tuple(f"{end} before all families were enumerated" for end in ENDS)
+"""How the note of an answer begins that lacks configurations, by how it ended."""
+LEFT_OUT = tuple(f"{end}, so these are left out: " for end in ENDS)
 """How the note of an answer begins that lacks a bound, or parts of its description."""
 BOUND = "bound"
 """The bound among these."""
@@ -90,7 +90,8 @@ def in_time(run: Run) -> Run:
             finished = _finished(instance)
             what = ", which serve nothing by themselves" if finished and plan is None else ""
             what = what if plan is None else "; the plan has the most requests per price of these"
-            return Outcome(plan, Stop.TIME, notes=[f"{OUT_OF_TIME}: finished are {finished or 'none'}{what}"])
+            why = OUT_OF_TIME[context.deadline.stopped()]
+            return Outcome(plan, Stop.TIME, notes=[f"{why}: finished are {finished or 'none'}{what}"])
         try:
             with watching(context.deadline):
                 outcome = run(instance, context)
@@ -99,7 +100,8 @@ def in_time(run: Run) -> Run:
         if outcome.plan is None and outcome.stop in (Stop.TIME, Stop.INTERRUPTED):
             outcome.plan = _quickly(instance)
             if outcome.plan is not None:
-                outcome.notes.append("time ran out before there was a better plan than that of per_price")
+                why = ended(context.deadline)
+                outcome.notes.append(f"{why} before there was a better plan than that of per_price")
         return outcome
 
     return found
@@ -133,7 +135,7 @@ def cut_short(document: Mapping[str, Any]) -> bool:
 
 def left_out(document: Mapping[str, Any]) -> list[str]:
     """Parts that a document says there was no time for."""
-    notes = [one.removeprefix(LEFT_OUT) for one in document["notes"] if one.startswith(LEFT_OUT)]
+    notes = [one.partition(": ")[2] for one in document["notes"] if one.startswith(LEFT_OUT)]
     return [name for note in notes for name in note.split(", ")] if _ended(document) else []
 
 

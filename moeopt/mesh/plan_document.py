@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +11,7 @@ from moeopt.mesh.plan_certificates import STRICT as _STRICT
 from moeopt.mesh.plan_certificates import Claim, Covering, Dual, Faster, Trivial
 from moeopt.mesh.plan_extras import CurvePoint, Simulated
 from moeopt.mesh.records import model_of
+from moeopt.result_frame import CountedFrame, InstanceReference
 
 SCHEMA = "moeopt/mesh-result/1"
 
@@ -236,39 +237,16 @@ class Conflict(BaseModel):
     shortfall: float | None
 
 
-class InstanceReference(BaseModel):
-    """Which instance was solved; the document has a model of its own."""
-
-    model_config = _STRICT
-    name: str
-    sha256: str
-    document: dict[str, Any]
-
-
-class ResultDocument(BaseModel):
+class ResultDocument(CountedFrame):
     """The result, which is the plan as well."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, title=SCHEMA)
+    model_config = ConfigDict(title=SCHEMA)
     schema_: Literal["moeopt/mesh-result/1"] = Field(alias="schema")
     problem: Literal["mesh"]
     instance: InstanceReference
-    method: str
-    status: Literal["OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN"]
-    stop: Literal["FINISHED", "GAP", "TIME", "NODES", "ITERATIONS", "INTERRUPTED"]
-    objective: float | None
-    lower_bound: float | None
-    gap: float | None
-    gap_worst_layer: float | None
-    bound_kind: Literal["certified", "solver"] | None
     unit: Literal["GPUs", "price", "s/request", "s/token"]
     certificate: Annotated[Covering | Dual | Faster | Trivial | Claim, Field(discriminator="kind")] | None
     solution: Solution | None
     conflicts: list[Conflict]
-    notes: list[str]
-    seed: int = Field(ge=0)
-    iterations: int = Field(ge=0)
-    incumbents: list[Annotated[list[float], Field(min_length=2, max_length=2)]]
-    runtime_s: float = Field(ge=0)
-    versions: dict[str, str]
     simulation: list[Simulated] | None = Field(None, description="of the plan, where it was asked for; by demand")
     slo_curve: list[CurvePoint] | None = Field(None, description="best plans at other limits, where that was asked")

@@ -9,7 +9,7 @@ from typing import Any
 from moeopt.errors import PlanError
 from moeopt.forms import form_faults
 from moeopt.mesh import bounds, conflicts, describe, partial, verify
-from moeopt.mesh.beside import NOT_COMPARED
+from moeopt.mesh.beside import NOT_COMPARED, STOPPED
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.other_levels import curve_faults
 from moeopt.mesh.plan import as_plan
@@ -57,7 +57,9 @@ def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
     certified = certificate["certified"] if solvers else certificate
     short, late = partial.cut_short(document), partial.left_out(document)
     if certified["kind"] == "trivial" and not short and partial.BOUND not in late:
-        return ["certificate: without an argument, although nothing says that time ran out"], []
+        return [
+            "certificate: without an argument, although nothing says that time ran out or that it was interrupted"
+        ], []
     try:
         faults = [f"certificate: {fault}" for fault in bounds.recheck(instance, certified)]
         floor = bounds.floor_of(instance, certified)
@@ -92,7 +94,7 @@ def _with_plan(instance: MeshInstance, document: Mapping[str, Any]) -> Found:
         ours_solution["ranking_left_out"] = left_out
         faults += more
     for key, value in ours_solution.items():
-        alone = key == "beside_colocated" and NOT_COMPARED in document["notes"]
+        alone = key == "beside_colocated" and {NOT_COMPARED, STOPPED} & set(document["notes"])
         if alone or (short and key in partial.NOT_RECHECKED):
             aside.append(f"solution.{key}")
         else:

@@ -16,13 +16,16 @@ from moeopt.mesh.market import is_partial
 from moeopt.mesh.plan import MeshPlan, as_plan
 from moeopt.registry import Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop, relative_gap
-from moeopt.versions import versions
+
+CLOSE = Fraction(1, 10**13)
+"""Differences below this part are those of doubles."""
 
 
 class MeshProblem(Problem[MeshInstance, MeshPlan]):
     """Which parallel degrees, which pools, which GPUs, how many."""
 
     name = "mesh"
+    built_on = ("numpy", "scipy")
 
     def prepared(self, instance: MeshInstance, context: Context) -> MeshInstance:
         """The instance with its configurations, as far as there is time for them."""
@@ -37,32 +40,28 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
         return as_plan(instance, raw)
 
     def evaluate(self, instance: MeshInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
-        """Judge a plan exactly; raises `PlanError` with every fault."""
+        """Judge a plan exactly; raises `PlanError` with every fault.
+
+        `split` has no meaning here and stays ``None``.
+
+        >>> from moeopt import mesh
+        >>> from moeopt.llm import find
+        >>> pool = mesh.Config(0, "decode", mesh.Shape("decode", "H100"), 1, {"H100": 2}, decode_per_s=10, name="D")
+        >>> wanted = mesh.Demand(find("mixtral-8x7b"), mesh.Workload(1024, 256, rate_per_s=15))
+        >>> h100 = mesh.GpuType.of("H100")
+        >>> instance = mesh.MeshInstance([wanted], [h100], "gpus", families=("decode",), configs=[pool])
+        >>> mesh.evaluate(instance, {"D": 2}).gpus
+        {'H100': 4}
+        """
         return verify.evaluate(instance, as_plan(instance, plan))
 
-    def impossible(
-        self, instance: MeshInstance, method: str, conflicts: list[dict[str, Any]], context: Context
-    ) -> Result:
-        """The INFEASIBLE result."""
-        frame = self._frame(instance, method, Outcome(None), context)
-        return Result(status=Status.INFEASIBLE, conflicts=tuple(conflicts), **frame)
+    def reference(self, instance: MeshInstance) -> dict[str, Any]:
+        """Name, digest and document."""
+        return {"name": instance.name, "sha256": instance.sha256, "document": instance.to_dict()}
 
-    def _frame(
-        self, instance: MeshInstance, method: str, outcome: Outcome[MeshPlan], context: Context
-    ) -> dict[str, Any]:
-        """What every result has."""
-        return {
-            "problem": self.name,
-            "instance": {"name": instance.name, "sha256": instance.sha256, "document": instance.to_dict()},
-            "method": method,
-            "stop": outcome.stop,
-            "unit": describe.unit(instance),
-            "runtime_s": context.deadline.elapsed_s(),
-            "seed": context.seed,
-            "iterations": outcome.iterations,
-            "notes": tuple(dict.fromkeys(outcome.notes)),
-            "versions": {**versions("numpy", "scipy"), **outcome.versions},
-        }
+    def unit(self, instance: MeshInstance) -> str:
+        """What the objective is counted in."""
+        return describe.unit(instance)
 
     def result(self, instance: MeshInstance, method: str, outcome: Outcome[MeshPlan], context: Context) -> Result:
         """Judge the plan, take a warm start where that is no worse, bound it, and describe it."""
@@ -79,13 +78,14 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
         low, kind, certificate = _floor(floor, claim, judged.objective)
         objective, below = float(judged.objective), min(float(low), float(judged.objective))
         gap = relative_gap(objective, below)
-        optimal = gap <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
+        optimal = gap <= _tolerance(kind)
         outcome.notes.extend(describe.notes(instance, judged, proved=optimal, short=is_partial(instance)))
+        outcome.notes.extend(_nearly(instance, judged.objective, low, kind) if optimal else [])
         if late:
-            outcome.notes.append(partial.LEFT_OUT + ", ".join(late))
+            outcome.notes.append(partial.LEFT_OUT[context.deadline.stopped()] + ", ".join(late))
         with suppress(OutOfTime), watching(context.deadline):
             outcome.notes.extend(sooner_notes(instance, judged, context.deadline))
-        frame = self._frame(instance, method, outcome, context)
+        frame = self.frame(instance, method, outcome, context)
         if late:
             frame["stop"] = Stop.INTERRUPTED if context.deadline.stopped() else Stop.TIME
         elif optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
@@ -107,7 +107,7 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
         self, instance: MeshInstance, method: str, outcome: Outcome[MeshPlan], context: Context
     ) -> Result:
         """UNKNOWN, or where a solver says that there is none, INFEASIBLE."""
-        frame = self._frame(instance, method, outcome, context)
+        frame = self.frame(instance, method, outcome, context)
         if outcome.details.get("claimed_infeasible"):
             return Result(status=Status.INFEASIBLE, conflicts=(conflicts.stock_conflict(instance),), **frame)
         return Result(status=Status.UNKNOWN, **frame)
@@ -127,6 +127,20 @@ def _described(
     with watching(deadline):
         solution, parts = describe.in_time(instance, judged)
     return floor, solution, late + parts
+
+
+def _tolerance(kind: BoundKind) -> float:
+    """The largest gap of an OPTIMAL answer."""
+    return CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE
+
+
+def _nearly(instance: MeshInstance, objective: Fraction, low: Fraction, kind: BoundKind) -> list[str]:
+    """A note where what is counted differs from its bound, though by less than OPTIMAL allows."""
+    more = objective - low
+    if instance.objective not in ("gpus", "price") or more <= objective * CLOSE:
+        return []
+    apart = f"{float(more):,.6g} {describe.unit(instance)} ({float(more / objective):.2g} of it)"
+    return [f"OPTIMAL allows a gap of {_tolerance(kind):g}: the plan is {apart} above its bound"]
 
 
 def _order(judged: verify.Evaluation) -> tuple[Fraction, int]:

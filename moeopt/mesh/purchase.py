@@ -10,6 +10,9 @@ from moeopt.mesh.heuristics.per_price import at_once, theta_of
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import Market, market_of
 
+WITHOUT = "exact and auto prove an optimum without one, and per_price, recipe and uniform find a plan"
+"""What to do where there is no table."""
+
 
 def known_cost(market: Market) -> Fraction | None:
     """Cost of a plan that is found at once; ``None`` where none is."""
@@ -39,10 +42,12 @@ def table_limits(instance: MeshInstance) -> list[int] | None:
 def no_table(instance: MeshInstance) -> str | None:
     """Why there is no table of an instance."""
     limits = table_limits(instance)
+    what = f"it makes a table of every number of GPUs of each type, of at most {covering.MOST_BUDGETS:,} rows"
     if limits is None:
-        return "neither a stock nor a plan limits the GPUs; exact needs no such limit"
-    if not covering.fits(market_of(instance).pruned, limits):
-        return f"there are more than {covering.MOST_BUDGETS:,} budgets of GPUs by type; exact needs no table"
+        return f"{what}, and neither a stock nor a plan bounds them here; {WITHOUT}"
+    rows = covering.rows(market_of(instance).pruned, limits)
+    if rows > covering.MOST_BUDGETS:
+        return f"{what}, and here there would be {rows:,}; {WITHOUT}"
     return None
 
 

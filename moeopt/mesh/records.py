@@ -1,19 +1,19 @@
-"""Frozen dataclasses as strict JSON documents: the pydantic model of each, one way there and one back."""
+"""The pydantic model of a frozen dataclass, and the dataclass of a document that it has validated."""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, create_model
 from pydantic import Field as Described
 
+from moeopt.mesh.written import fields_of
+
 T = TypeVar("T")
-LEFT_OUT = {"LlmFacts": ("extra",)}
-"""Fields that are no part of a document, by class."""
 
 
 @cache
@@ -21,16 +21,11 @@ def model_of(kind: type, title: str = "") -> type[BaseModel]:
     """The pydantic model of a dataclass: the same fields, strict, nothing else."""
     hints = get_type_hints(kind)
     made: dict[str, Any] = {}
-    for field in _fields(kind):
+    for field in fields_of(kind):
         made[field.name] = (_documented(hints[field.name]), _default(field))
     config = ConfigDict(extra="forbid", strict=True, title=title or kind.__name__)
     model: type[BaseModel] = create_model(title or kind.__name__, __config__=config, **made)
     return model
-
-
-@cache
-def _fields(kind: type) -> list[Field[Any]]:
-    return [field for field in fields(kind) if field.name not in LEFT_OUT.get(kind.__name__, ())]
 
 
 def _default(field: Field[Any]) -> Any:
@@ -57,22 +52,11 @@ def _documented(hint: Any) -> Any:
     return hint
 
 
-def to_record(value: Any) -> Any:
-    """A dataclass as JSON-ready data, with every field."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_record(getattr(value, field.name)) for field in _fields(type(value))}
-    if isinstance(value, Mapping):
-        return {str(key): to_record(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_record(item) for item in value]
-    return value
-
-
 def from_record(kind: type[T], parsed: BaseModel) -> T:
     """The dataclass of a validated document; raises what its own checks raise."""
     hints = get_type_hints(kind)
     known: type = kind
-    values = {field.name: _built(hints[field.name], getattr(parsed, field.name)) for field in _fields(known)}
+    values = {field.name: _built(hints[field.name], getattr(parsed, field.name)) for field in fields_of(known)}
     return kind(**values)
 
 

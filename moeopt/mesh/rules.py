@@ -17,8 +17,10 @@ from moeopt.mesh.degrees import (
     Degrees,
     allowed_moe_tp,
     allowed_tp,
+    cp_reasons,
     dense_reasons,
     divisors,
+    kvp_reasons,
     moe_tp_reasons,
     nearest,
     tp_reasons,
@@ -72,6 +74,9 @@ def faults(
     if not _sane(check, degrees, shape.redundant):
         return check.found
     _role(check, shape, gpu)
+    for name, reasons in (("cp", cp_reasons(llm, shape.cp)), ("kvp", kvp_reasons(llm, shape.kvp))):
+        for reason in reasons:
+            check.add(name, getattr(shape, name), rule=reason, fix="Use 1")
     _attention(check, llm, shape.tp, numerics)
     _experts(check, shape, llm, numerics)
     _dense(check, shape, llm, numerics)

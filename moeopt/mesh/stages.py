@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import lcm
-from typing import TYPE_CHECKING
 
 from moeopt.cost.checks import Number, is_number, whole
 from moeopt.errors import InstanceError, Violations
 from moeopt.mesh.holdings import even_stages, runs
 
-if TYPE_CHECKING:
-    import networkx as nx
+Cut = tuple[int, int]
+"""Stages done, and layers done: a point of the graph of cuts."""
 
 
 @dataclass(frozen=True)
@@ -126,23 +125,21 @@ def best_stages(layers: Layers, pp: int) -> Stages:
     ((0, 1, 2), (3, 4), (5,))
     """
     _check(layers, pp)
-    scaled = _Scaled(layers)
-    paths = scaled.paths(pp)
-    if paths is None:
-        raise InstanceError(_no_room(layers, pp).found)
-    import networkx as nx
-
-    graph, end = paths
-    order = list(nx.topological_sort(graph))[::-1]
+    graph, end = _Scaled(layers).paths(pp), (pp, len(layers.costs))
     least = {end: 0}  # the largest edge of the best way from a point to the end
-    for node in order[1:]:
-        least[node] = min(max(data["cost"], least[after]) for after, data in graph[node].items())
-    squares, onward = {end: 0}, {}
-    for node in order[1:]:
+    for node in reversed(graph):
+        ahead = [max(cost, least[after]) for after, cost in graph[node].items() if after in least]
+        if ahead:
+            least[node] = min(ahead)
+    if (0, 0) not in least:
+        raise InstanceError(_no_room(layers, pp).found)
+    squares: dict[Cut, int] = {end: 0}
+    onward: dict[Cut, Cut] = {}
+    for node in reversed(graph):
         ways = [
-            (data["cost"] ** 2 + squares[after], -after[1], after)  # of equals, longer stages first
-            for after, data in graph[node].items()
-            if data["cost"] <= least[0, 0] and after in squares
+            (cost**2 + squares[after], -after[1], after)  # of equals, longer stages first
+            for after, cost in graph[node].items()
+            if cost <= least[0, 0] and after in squares
         ]
         if ways:
             squares[node], _, onward[node] = min(ways)
@@ -215,19 +212,20 @@ class _Scaled:
         ends = (self.first_size if start == 0 else 0) + (self.last_size if end == self.count else 0)
         return self.size_sums[end] - self.size_sums[start] + ends <= self.room
 
-    def paths(self, pp: int) -> tuple[nx.DiGraph[tuple[int, int]], tuple[int, int]] | None:
-        """All ways to cut into `pp` runs that even counts do not beat; ``None`` where none has room."""
-        import networkx as nx
+    def paths(self, pp: int) -> dict[Cut, dict[Cut, int]]:
+        """Of each point of the ways to cut into `pp` runs, stage by stage, what the next may be and what that costs.
 
+        Stages that cost more than the slowest of even counts, or have no room, are left out.
+        """
         even = runs(even_stages(self.count, pp))
         roomy = all(self.fits(*run) for run in even)
         most = max(self.cost(*run) for run in even) if roomy else self.cost(0, self.count)
-        graph: nx.DiGraph[tuple[int, int]] = nx.DiGraph()
-        graph.add_node((0, 0))
+        graph: dict[Cut, dict[Cut, int]] = {}
         here = [0]
         for stage in range(pp):
             left, after = pp - stage - 1, set()
             for start in here:
+                onward = graph[stage, start] = {}
                 for end in range(start + 1, self.count - left + 1):
                     cost = self.cost(start, end)
                     if cost > most or not self.fits(start, end):
@@ -238,13 +236,10 @@ class _Scaled:
                         continue
                     if self.sums[-1] - self.sums[end] + (self.last if left else 0) > left * most:
                         continue
-                    graph.add_edge((stage, start), (stage + 1, end), cost=cost)
+                    onward[stage + 1, end] = cost
                     after.add(end)
             here = sorted(after)
-        goal = (pp, self.count)
-        if goal not in graph:
-            return None
-        return graph.subgraph(nx.ancestors(graph, goal) | {goal}), goal
+        return graph
 
 
 def _check(layers: Layers, pp: int) -> None:

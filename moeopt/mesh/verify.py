@@ -110,7 +110,17 @@ def wanted_rate(instance: MeshInstance) -> Fraction:
 
 
 def faults(instance: MeshInstance, plan: MeshPlan) -> list[str]:
-    """Everything wrong with a plan; empty if nothing is."""
+    """Everything wrong with a plan; empty if nothing is.
+
+    >>> from moeopt import mesh
+    >>> from moeopt.llm import find
+    >>> pool = mesh.Config(0, "decode", mesh.Shape("decode", "H100"), 1, {"H100": 2}, decode_per_s=10, name="D")
+    >>> wanted = mesh.Demand(find("mixtral-8x7b"), mesh.Workload(1024, 256, rate_per_s=15))
+    >>> h100 = mesh.GpuType.of("H100")
+    >>> instance = mesh.MeshInstance([wanted], [h100], "gpus", families=("decode",), configs=[pool])
+    >>> faults(instance, mesh.MeshPlan((mesh.Pool(pool, 2),)))
+    []
+    """
     try:
         evaluate(instance, plan)
     except PlanError as error:

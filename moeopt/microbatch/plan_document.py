@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from moeopt.result_frame import CountedFrame, InstanceReference
 
 SCHEMA = "moeopt/microbatch-result/1"
 
@@ -160,37 +162,14 @@ class Conflict(BaseModel):
     best: float
 
 
-class InstanceReference(BaseModel):
-    """Which instance was solved; the document has a model of its own."""
-
-    model_config = _STRICT
-    name: str
-    sha256: str
-    document: dict[str, Any]
-
-
-class ResultDocument(BaseModel):
+class ResultDocument(CountedFrame):
     """The result, which is the plan as well."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, title=SCHEMA)
+    model_config = ConfigDict(title=SCHEMA)
     schema_: Literal["moeopt/microbatch-result/1"] = Field(alias="schema")
     problem: Literal["microbatch"]
     instance: InstanceReference
-    method: str
-    status: Literal["OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN"]
-    stop: Literal["FINISHED", "GAP", "TIME", "NODES", "ITERATIONS", "INTERRUPTED"]
-    objective: float | None
-    lower_bound: float | None
-    gap: float | None
-    gap_worst_layer: float | None
-    bound_kind: Literal["certified", "solver"] | None
     unit: Literal["s", "s/token"]
     certificate: Annotated[Candidates | Claim, Field(discriminator="kind")] | None
     solution: Solution | None
     conflicts: list[Conflict]
-    notes: list[str]
-    seed: int = Field(ge=0)
-    iterations: int = Field(ge=0)
-    incumbents: list[Annotated[list[float], Field(min_length=2, max_length=2)]]
-    runtime_s: float = Field(ge=0)
-    versions: dict[str, str]

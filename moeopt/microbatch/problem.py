@@ -16,7 +16,6 @@ from moeopt.microbatch.plan import MicrobatchPlan, as_plan
 from moeopt.microbatch.times import exact
 from moeopt.registry import Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop, relative_gap
-from moeopt.versions import versions
 
 Arguments = dict[Candidate, Argument]
 LOOK = 64
@@ -39,22 +38,24 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
         return as_plan(raw)
 
     def evaluate(self, instance: MicrobatchInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
-        """Judge a plan exactly; raises `PlanError` with every fault."""
-        return verify.evaluate(instance, as_plan(plan))
+        """Judge a plan exactly; raises `PlanError` with every fault.
 
-    def impossible(
-        self, instance: MicrobatchInstance, method: str, conflicts: list[dict[str, Any]], context: Context
-    ) -> Result:
-        """The INFEASIBLE result."""
-        frame = self._frame(instance, method, Outcome(None), context)
-        return Result(status=Status.INFEASIBLE, conflicts=tuple(conflicts), **frame)
+        `split` has no meaning here and stays ``None``.
+
+        >>> from moeopt import microbatch
+        >>> times = {"attention": 1, "dispatch": 0.5, "experts": 1}
+        >>> instance = microbatch.MicrobatchInstance(times, layers=2, m=[2, 4])
+        >>> float(microbatch.evaluate(instance, (4, 4)).time)
+        10.0
+        """
+        return verify.evaluate(instance, as_plan(plan))
 
     def _without_plan(
         self, instance: MicrobatchInstance, method: str, outcome: Outcome[MicrobatchPlan], context: Context
     ) -> Result:
         """UNKNOWN, or where a solver says of every candidate that no order keeps the limit, INFEASIBLE."""
         claims: dict[Candidate, Fraction] = {} if outcome.bounds is None else dict(outcome.bounds)
-        frame = self._frame(instance, method, outcome, context)
+        frame = self.frame(instance, method, outcome, context)
         if instance.tbt_slo_s is None or not claims or not _ruled_out(instance, claims):
             return Result(status=Status.UNKNOWN, **frame)
         frame["notes"] = tuple(note for note in frame["notes"] if not note.startswith("no candidate"))
@@ -69,23 +70,14 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
             **frame,
         )
 
-    def _frame(
-        self, instance: MicrobatchInstance, method: str, outcome: Outcome[MicrobatchPlan], context: Context
-    ) -> dict[str, Any]:
-        """What every result has."""
+    def reference(self, instance: MicrobatchInstance) -> dict[str, Any]:
+        """Name, digest and document."""
         document = instance.to_dict()
-        return {
-            "problem": self.name,
-            "instance": {"name": instance.name, "sha256": instance.sha256, "document": document},
-            "method": method,
-            "stop": outcome.stop,
-            "unit": describe.unit(instance),
-            "runtime_s": context.deadline.elapsed_s(),
-            "seed": context.seed,
-            "iterations": outcome.iterations,
-            "notes": tuple(dict.fromkeys((*instance.notes, *outcome.notes))),
-            "versions": {**versions("numpy"), **outcome.versions},
-        }
+        return {"name": instance.name, "sha256": instance.sha256, "document": document}
+
+    def unit(self, instance: MicrobatchInstance) -> str:
+        """What the objective is counted in."""
+        return describe.unit(instance)
 
     def result(
         self, instance: MicrobatchInstance, method: str, outcome: Outcome[MicrobatchPlan], context: Context
@@ -136,7 +128,7 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
         below = min(float(floor), objective)
         gap = relative_gap(objective, below)
         optimal = gap <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
-        frame = self._frame(instance, method, outcome, context)
+        frame = self.frame(instance, method, outcome, context)
         if optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
             frame["stop"] = Stop.GAP
         return Result(

@@ -131,7 +131,14 @@ def evaluate(instance: MicrobatchInstance, plan: MicrobatchPlan) -> Evaluation:
 
 
 def faults(instance: MicrobatchInstance, plan: MicrobatchPlan) -> list[str]:
-    """Everything wrong with a plan; empty if nothing is."""
+    """Everything wrong with a plan; empty if nothing is.
+
+    >>> from moeopt import microbatch
+    >>> times = {"attention": 1, "dispatch": 0.5, "experts": 1}
+    >>> instance = microbatch.MicrobatchInstance(times, layers=2, m=[2, 4])
+    >>> faults(instance, microbatch.MicrobatchPlan(4, 4)), len(faults(instance, microbatch.MicrobatchPlan(3, 3)))
+    ([], 1)
+    """
     try:
         evaluate(instance, plan)
     except PlanError as error:

@@ -37,6 +37,7 @@ __all__ = [
     "replan",
     "slots_curve",
     "solve",
+    "solve_layers",
     "steps",
     "survival",
 ]

@@ -26,7 +26,7 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
             if total < share:
                 message = (
                     f"node {node} has memory for {total} of the {share} experts that its groups have: "
-                    f"{share - total} experts too many"
+                    f"{_too_many(share - total)}"
                 )
                 found.append({"rule": "memory_bytes, groups", "message": message, "shortfall": share - total})
     elif instance.num_slots < instance.num_experts and (instance.lost or instance.retire):
@@ -34,7 +34,7 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
         short = instance.num_experts - instance.num_slots
         message = (
             f"the {_left(left)} left {'has' if left == 1 else 'have'} {instance.num_slots} slots, "
-            f"{instance.num_experts} experts need one each: {short} experts too many; {_enough(instance, left)}"
+            f"{instance.num_experts} experts need one each: {_too_many(short)}; {_enough(instance, left)}"
         )
         found.append({"rule": "lost, retire, slots", "message": message, "shortfall": short})
     elif instance.num_slots < instance.num_experts:
@@ -43,7 +43,7 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
         short = instance.num_experts - instance.num_slots
         message = (
             f"{_size(needed)} needed for one replica of each of {instance.num_experts} experts, "
-            f"{_size(sum(instance.memory_bytes))} available in {instance.num_slots} slots: {short} experts too many"
+            f"{_size(sum(instance.memory_bytes))} available in {instance.num_slots} slots: {_too_many(short)}"
         )
         found.append({"rule": "memory_bytes", "message": message, "shortfall": short})
     forbidden = set(instance.forbid)
@@ -79,6 +79,10 @@ def conflicts(instance: PlacementInstance) -> list[dict[str, Any]]:
 
 def _left(count: int) -> str:
     return "one GPU that is" if count == 1 else f"{count} GPUs that are"
+
+
+def _too_many(short: int) -> str:
+    return f"{short} {'expert' if short == 1 else 'experts'} too many"
 
 
 def _enough(instance: PlacementInstance, left: int) -> str:

@@ -130,6 +130,8 @@ def lost_if(
 ) -> Mapping[int, Mapping[int, list[int]]]:
     """Which experts would be lost with each GPU, or node: those with no replica elsewhere.
 
+    `by` says what fails.
+
     The plan is a `Placement`, an (L, S) array or nested lists.
 
     Returns
@@ -161,6 +163,8 @@ def lost_if(
 
 def survival(instance: PlacementInstance, plan: Any, by: Literal["gpu", "node"] = "node") -> NDArray[np.int64]:
     """(L, E) how many nodes, or GPUs, may fail whichever they are without the expert being lost; -1: it has no replica.
+
+    `plan` is in any form that `lost_if` takes, and `by` says what fails.
 
     >>> from moeopt.placement import Placement, PlacementInstance
     >>> instance = PlacementInstance([[1, 1, 1]], gpus=2, slots=4)

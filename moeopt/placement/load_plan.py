@@ -25,7 +25,8 @@ from moeopt.placement.plan_beside import recomputed_faults, stated_faults, unche
 from moeopt.placement.plan_document import SCHEMA, Certificate, LayerPlan, ResultDocument, as_plan, read_result
 from moeopt.placement.plan_extras import extra_faults, move_faults
 from moeopt.placement.replanning.report import imbalance_now
-from moeopt.result import SOLVER_TOLERANCE, Contradiction, Result, Status, Stop, relative_gap
+from moeopt.result import SOLVER_TOLERANCE, relative_gap
+from moeopt.result_frame import frame_faults
 
 TOLERANCE = 1e-9
 """Relative difference up to which a stated number and the recomputed one are the same."""
@@ -163,30 +164,7 @@ def _arithmetic_faults(document: ResultDocument) -> Iterator[str]:
         gap = relative_gap(document.objective, document.lower_bound) if document.objective else 0.0
         if document.gap is None or not abs(document.gap - gap) <= slack:
             yield f"gap says {document.gap}, objective and lower_bound give {gap}"
-    yield from _frame_contradictions(document)
-
-
-def _frame_contradictions(document: ResultDocument) -> Iterator[str]:
-    """What a `Result` itself would refuse: a status that its gap does not bear, and the like."""
-    try:
-        Result(
-            problem=document.problem,
-            instance={},
-            method=document.method,
-            status=Status(document.status),
-            stop=Stop(document.stop),
-            objective=document.objective,
-            lower_bound=document.lower_bound,
-            bound_kind=document.bound_kind,
-            solution={},
-            gap_worst_layer=document.gap_worst_layer,
-            unit=document.unit,
-            runtime_s=document.runtime_s,
-            iterations=document.iterations,
-            conflicts=tuple(document.conflicts),
-        )
-    except Contradiction as error:
-        yield str(error)
+    yield from frame_faults(document)
 
 
 def _structure_faults(document: ResultDocument, shape: PlacementInstance) -> Iterator[tuple[int, list[str]]]:

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from moeopt.errors import PlanError, Violations
+from moeopt.errors import PlanError
 from moeopt.forms import result_form
 from moeopt.placement.plan import Placement
+from moeopt.result_frame import ResultFrame, check_schema
 
 SCHEMA = "moeopt/placement-result/1"
 
@@ -157,31 +158,18 @@ class InstanceReference(BaseModel):
     document: EmbeddedInstance
 
 
-class ResultDocument(BaseModel):
+class ResultDocument(ResultFrame):
     """The result of a placement, which is the plan as well."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, title=SCHEMA)
+    model_config = ConfigDict(title=SCHEMA)
     schema_: Literal["moeopt/placement-result/1"] = Field(alias="schema")
     problem: Literal["placement"]
     instance: InstanceReference
-    method: str
-    status: Literal["OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN"]
-    stop: Literal["FINISHED", "GAP", "TIME", "NODES", "ITERATIONS", "INTERRUPTED"]
     objective: float | None = Field(description="sum over layers of max_load: tokens, or with windows ratios")
-    lower_bound: float | None
-    gap: float | None = Field(description="(objective - lower_bound) / objective")
-    gap_worst_layer: float | None
-    bound_kind: Literal["certified", "solver"] | None
     unit: str
     certificate: Certificates | None
     solution: Solution | None
     conflicts: list[dict[str, Any]]
-    notes: list[str]
-    seed: int
-    iterations: int
-    incumbents: list[tuple[float, float]] = Field(description="(seconds, objective) of every improvement")
-    runtime_s: float
-    versions: dict[str, str]
 
 
 def read_result(document: Any, source: str = "") -> ResultDocument:
@@ -192,15 +180,7 @@ def read_result(document: Any, source: str = "") -> ResultDocument:
     InstanceError
         Another schema, a missing or unknown field, a wrong type; all of them at once.
     """
-    check = Violations(source)
-    if not isinstance(document, Mapping):
-        fix = f'Begin with "schema": "{SCHEMA}"'
-        check.add("document", type(document).__name__, rule="must be a JSON object", fix=fix)
-        check.raise_if_any()
-    if document.get("schema") != SCHEMA:
-        rule = "is not a placement plan this version knows"
-        check.add("schema", document.get("schema"), rule=rule, fix=f"This version reads {SCHEMA}")
-        check.raise_if_any()
+    check_schema(document, SCHEMA, "a placement plan", source)
     return result_form(ResultDocument, _with_tuples(document), source)
 
 
@@ -227,10 +207,8 @@ def as_plan(document: ResultDocument, layers: Sequence[int]) -> Placement:
 
 
 def _with_tuples(document: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples; strict pydantic wants them for pairs and triples."""
+    """JSON has no tuples; strict pydantic wants them for triples."""
     found = dict(document)
-    if isinstance(found.get("incumbents"), list):
-        found["incumbents"] = [_as_tuple(pair) for pair in found["incumbents"]]
     solution = found.get("solution")
     if isinstance(solution, Mapping) and isinstance(solution.get("shares"), list):
         shares = [[_as_tuple(share) for share in row] if isinstance(row, list) else row for row in solution["shares"]]

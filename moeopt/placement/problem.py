@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +16,6 @@ from moeopt.placement.reference import Reference
 from moeopt.placement.replanning.report import described
 from moeopt.registry import Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop
-from moeopt.versions import versions
 
 UNIT = "tokens"
 RATIO = "imbalance"
@@ -36,7 +36,14 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         return as_placement(instance, raw)
 
     def evaluate(self, instance: PlacementInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
-        """Judge a plan exactly; raises `PlanError` with every fault."""
+        """Judge a plan exactly; raises `PlanError` with every fault.
+
+        `split` judges under another rule than the instance's.
+
+        >>> from moeopt import placement
+        >>> placement.evaluate(placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4), [[0, 1, 2, 3]]).imbalance
+        (1.5,)
+        """
         return verify.evaluate(instance, as_placement(instance, plan), split)
 
     def relaxed(self, instance: PlacementInstance, method: str) -> tuple[PlacementInstance, str] | None:
@@ -45,53 +52,29 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             return None
         return instance.changed(distinct=False), "distinct"
 
-    def impossible(
-        self, instance: PlacementInstance, method: str, conflicts: list[dict[str, Any]], context: Context
-    ) -> Result:
-        """The INFEASIBLE result."""
-        return Result(
-            problem=self.name,
-            instance=Reference(instance),
-            method=method,
-            status=Status.INFEASIBLE,
-            stop=Stop.FINISHED,
-            unit=unit(instance),
-            runtime_s=context.deadline.elapsed_s(),
-            seed=context.seed,
-            conflicts=tuple(conflicts),
-            notes=instance.notes,
-            versions=versions("numpy"),
-        )
+    def reference(self, instance: PlacementInstance) -> Reference:
+        """Name, digest and document, made when they are read."""
+        return Reference(instance)
 
-    def _unknown(
-        self, instance: PlacementInstance, method: str, outcome: Outcome[Placement], context: Context
-    ) -> Result:
-        """Neither a plan nor a proof that there is none."""
-        return Result(
-            problem=self.name,
-            instance=Reference(instance),
-            method=method,
-            status=Status.UNKNOWN,
-            stop=outcome.stop,
-            unit=UNIT,
-            runtime_s=context.deadline.elapsed_s(),
-            seed=context.seed,
-            iterations=outcome.iterations,
-            notes=tuple(dict.fromkeys(outcome.notes)),
-            versions=versions("numpy"),
-        )
+    def unit(self, instance: PlacementInstance) -> str:
+        """What the objective is counted in."""
+        return RATIO if instance.windows else UNIT
+
+    def finished(
+        self, instance: PlacementInstance, outcome: Outcome[Placement], context: Context
+    ) -> Outcome[Placement]:
+        """An outcome with what costs time in its result done: the best parts of a free split, and the bounds."""
+        outcome = _with_shares(instance, outcome, context)
+        if outcome.plan is None:
+            return outcome
+        return replace(outcome, bounds=_bounds(instance, verify.evaluate(instance, outcome.plan), outcome, context))
 
     def result(self, instance: PlacementInstance, method: str, outcome: Outcome[Placement], context: Context) -> Result:
         """Judge the plan, take the better of it and a warm start on each layer, and bound every layer."""
+        outcome = _with_shares(instance, outcome, context)
         plan, notes = outcome.plan, list(outcome.notes)
         if plan is None:
-            return self._unknown(instance, method, outcome, context)
-        if instance.split == "free" and plan.shares is None:
-            from moeopt.placement.shares import with_best_shares
-
-            plan = with_best_shares(instance, plan, context.deadline)
-            if context.deadline.passed():
-                notes.append("the time was up before every layer had its best shares: the others have even parts")
+            return Result(status=Status.UNKNOWN, **self.frame(instance, method, outcome, context))
         judged = verify.evaluate(instance, plan)
         advice = seconds.advice(instance, plan)
         if advice is not None:
@@ -174,26 +157,28 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             {"layer": layer, **floor.certificate} for layer, floor in zip(instance.layers, floors, strict=True)
         ]
         return Result(
-            problem=self.name,
-            instance=Reference(instance),
-            method=method,
             status=Status.OPTIMAL if optimal else Status.FEASIBLE,
-            stop=stop,
             objective=float(judged.objective),
             lower_bound=float(total(floor.value for floor in floors)),
             bound_kind=kind,
             certificate={"layers": certificates},
             solution=solution,
             gap_worst_layer=worst,
-            unit=unit(instance),
-            runtime_s=context.deadline.elapsed_s(),
-            seed=context.seed,
-            iterations=outcome.iterations,
             incumbents=tuple(outcome.incumbents),
-            notes=tuple(dict.fromkeys(notes)),
-            versions={**versions("numpy"), **outcome.versions},
             plan=plan,
+            **self.frame(instance, method, replace(outcome, stop=stop, notes=notes), context),
         )
+
+
+def _with_shares(instance: PlacementInstance, outcome: Outcome[Placement], context: Context) -> Outcome[Placement]:
+    if outcome.plan is None or instance.split != "free" or outcome.plan.shares is not None:
+        return outcome
+    from moeopt.placement.shares import with_best_shares
+
+    plan, notes = with_best_shares(instance, outcome.plan, context.deadline), list(outcome.notes)
+    if context.deadline.passed():
+        notes.append("the time was up before every layer had its best shares: the others have even parts")
+    return replace(outcome, plan=plan, notes=notes)
 
 
 def _add_noise(instance: PlacementInstance, layers: list[dict[str, Any]]) -> None:
@@ -204,11 +189,6 @@ def _add_noise(instance: PlacementInstance, layers: list[dict[str, Any]]) -> Non
     floor = per_step.noise_floor(gpus, instance.top_k, instance.batch_tokens)
     for layer in layers:
         layer["per_step_imbalance"] = floor
-
-
-def unit(instance: PlacementInstance) -> str:
-    """What the objective is counted in."""
-    return RATIO if instance.windows else UNIT
 
 
 def _beside_even(

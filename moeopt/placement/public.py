@@ -10,6 +10,7 @@ from moeopt.placement.budgets import memory_budget
 from moeopt.placement.curve import slots_curve
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.lasting import lost_if, survival
+from moeopt.placement.layers import solve_layers
 from moeopt.placement.plan import Placement
 from moeopt.placement.problem import PROBLEM
 from moeopt.placement.replanning.decide import Decision, decide
@@ -65,6 +66,7 @@ __all__ = [
     "replan",
     "slots_curve",
     "solve",
+    "solve_layers",
     "steps",
     "survival",
 ]

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from moeopt.errors import Violations
 from moeopt.forms import result_form
 from moeopt.placement.plan_document import InstanceReference
 from moeopt.replay.answer import SCHEMA
+from moeopt.result_frame import check_schema
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 STOPS = Literal["FINISHED", "GAP", "TIME", "NODES", "ITERATIONS", "INTERRUPTED"]
@@ -153,15 +153,7 @@ def read_replay(document: Any, source: str = "") -> ReplayDocument:
     InstanceError
         Another schema, a missing or unknown field, a wrong type; all of them at once.
     """
-    check = Violations(source)
-    if not isinstance(document, Mapping):
-        given = type(document).__name__
-        check.add("document", given, rule="must be a JSON object", fix=f'Begin with "schema": "{SCHEMA}"')
-        check.raise_if_any()
-    if document.get("schema") != SCHEMA:
-        rule = "is not a replay this version knows"
-        check.add("schema", document.get("schema"), rule=rule, fix=f"This version reads {SCHEMA}")
-        check.raise_if_any()
+    check_schema(document, SCHEMA, "a replay", source)
     return result_form(ReplayDocument, _with_tuples(document), source)
 
 

@@ -5,26 +5,27 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from moeopt.errors import MoeoptError
+from moeopt.executors import Lost
+from moeopt.executors.run import Pools, run_all
 from moeopt.kernels.warmup import load_windows
 from moeopt.kernels.windows import improve_windows
 from moeopt.limits import Deadline, Limits
 from moeopt.placement.heuristics.deep import engine
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
-from moeopt.placement.public import PROBLEM
 from moeopt.placement.replanning.decide import decide
 from moeopt.placement.replanning.method import pace
 from moeopt.placement.replanning.report import running_plan
 from moeopt.registry import Progress
 from moeopt.replay.answer import Row
 from moeopt.replay.figures import Figures, figures
-from moeopt.replay.policies import KEEP, SUM, Policy, first_plan, make_plan, seen
+from moeopt.replay.policies import KEEP, SUM, Answer, Policy, Task, answered, first_plan, seen
 from moeopt.replay.prices import Clock, Prices
 from moeopt.replay.replan import Replan
 from moeopt.replay.schedule import Period
@@ -59,6 +60,7 @@ class Playing:
     limits: Limits
     seed: int
     on_progress: Callable[[Progress], None] | None
+    pools: Pools | None = None
     played: int = 0
     first: Placement | None = None
     bound: list[float] = field(default_factory=list)
@@ -128,18 +130,8 @@ class Playing:
 
     def _play(self, period: Period) -> None:
         """Plan and score one period for every policy, or leave everything as it was."""
-        replans: list[Replan | None] = []
-        reasons = []
         planning = self.played > 0 or self.history.current is not None
-        for place, state in enumerate(self.states):
-            made, reason = None, state.reason
-            if planning and not reason and state.policy.method != KEEP:
-                made, reason = self._plan(state, period)
-                if self.on_progress is not None:
-                    done = self.played * len(self.states) + place + 1
-                    self.on_progress(Progress(done, len(self.periods) * len(self.states), state.policy.name))
-            replans.append(made)
-            reasons.append(reason)
+        replans, reasons = self._plans(period) if planning else self._no_plans()
         if planning and self.deadline.stopped():
             raise KeyboardInterrupt  # plans cut short are no measure of a policy
         known: dict[tuple[int, int], Score] = {}
@@ -172,18 +164,52 @@ class Playing:
         self.kept += kept
         self.played += 1
 
-    def _plan(self, state: _State, period: Period) -> tuple[Replan | None, str]:
-        """A policy's plan for a period, or why it failed."""
+    def _no_plans(self) -> tuple[list[Replan | None], list[str]]:
+        return [None for _ in self.states], [state.reason for state in self.states]
+
+    def _plans(self, period: Period) -> tuple[list[Replan | None], list[str]]:
+        """A plan for a period of every policy that makes one, or why it failed; where they are made does not matter."""
+        replans, reasons = self._no_plans()
+        asked = [place for place, state in enumerate(self.states) if not state.reason and state.policy.method != KEEP]
+        answers: dict[int, Answer] = {}
+        with closing(self._answers(asked, period)) as made:
+            for place, answer in made:
+                answers[place] = answer
+                if self.on_progress is not None:
+                    done = self.played * len(self.states) + len(answers)
+                    self.on_progress(
+                        Progress(done, len(self.periods) * len(self.states), self.states[place].policy.name)
+                    )
+        for place in asked:
+            answer = answers[place]
+            if isinstance(answer, str):
+                reasons[place] = f"at window {period.scored.start}: {' '.join(answer.split())}"
+            else:
+                replans[place] = self._replanned(self.states[place], period, *answer)
+        return replans, reasons
+
+    def _answers(self, asked: list[int], period: Period) -> Generator[tuple[int, Answer], None, None]:
+        """The answer of each policy by its place, as they come."""
+        if self.pools is None:
+            for place in asked:
+                yield place, answered(self._task(place, period, self._share()))
+            return
+        share = replace(self._share(), stop=None)  # which no other process could ask
+        self.plans_left -= len(asked) - 1
+        tasks = [self._task(place, period, share) for place in asked]
+        with closing(run_all(answered, tasks, self.pools)) as made:
+            for at, answer in made:
+                yield asked[at], f"it ended its worker: {answer.reason}" if isinstance(answer, Lost) else answer
+
+    def _task(self, place: int, period: Period, share: Limits) -> Task:
+        """What a policy is asked: all that it may know."""
+        state = self.states[place]
+        return state.policy, seen(self.history, period.seen, self.combine, state.plan), share, self.seed
+
+    def _replanned(self, state: _State, period: Period, result: Result, held: bool) -> Replan:
+        """What a policy's answer does to its plan."""
         policy = state.policy
         shown = seen(self.history, period.seen, self.combine, state.plan)
-        try:
-            result, held = make_plan(policy, shown, self._share(), self.seed)
-        except MoeoptError as error:
-            return None, self._failed(period, str(error))
-        except Exception as error:
-            if PROBLEM.method(policy.method).claim != "plug-in":
-                raise
-            return None, self._failed(period, f"the policy failed: {type(error).__name__}: {error}")
         limited = (policy.max_moves, policy.max_moves_per_layer) != (None, None) or shown.move_cost > 0
         if not held:
             self.notes.append(f"{policy.name} knows no budget of moves: it was run without one")
@@ -202,12 +228,12 @@ class Playing:
             runtime_s=result.runtime_s,
         )
         if result.plan is None:
-            return replace(made, note=f"no plan ({result.status}, {result.stop}): the running one stays"), ""
+            return replace(made, note=f"no plan ({result.status}, {result.stop}): the running one stays")
         if made.moves and self.if_it_pays:
             made = self._weighed(made, result, period)
         if made.plan is not None and _same(made.plan, state.plan):
             made = replace(made, plan=None)
-        return made, ""
+        return made
 
     def _note(self, who: str, result: Result) -> None:
         """What a solve has to say, once a policy."""
@@ -239,9 +265,6 @@ class Playing:
         if decision:
             return replace(made, note=f"move: {decision.reason}")
         return replace(made, plan=None, moves=0, note=f"keep: {decision.reason}")
-
-    def _failed(self, period: Period, why: str) -> str:
-        return f"at window {period.scored.start}: {' '.join(why.split())}"
 
     def _share(self) -> Limits:
         """Limits of one plan: an equal part of the time that is left, what scoring takes put aside."""

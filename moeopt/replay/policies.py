@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from moeopt.errors import NotApplicable, Violations
+from moeopt.errors import MoeoptError, NotApplicable, Violations
 from moeopt.limits import Limits
 from moeopt.placement import checks
 from moeopt.placement.instance import PlacementInstance
@@ -39,6 +39,12 @@ class Policy:
     method: str
     max_moves: int | None
     max_moves_per_layer: int | None
+
+
+Task = tuple[Policy, PlacementInstance, Limits, int]
+"""A policy, what it is shown, and the limits and the seed of its plan."""
+Answer = tuple[Result, bool] | str
+"""As `make_plan` says it, or why there is none."""
 
 
 def check_names(names: Any, max_moves: object, check: Violations) -> list[tuple[str, str, Budget]]:
@@ -119,6 +125,19 @@ def make_plan(policy: Policy, shown: PlacementInstance, limits: Limits, seed: in
     if reason is not None:
         raise NotApplicable(f"{policy.method} does not apply: {reason}")
     return PROBLEM.solve(limited, method=policy.method, limits=limits, seed=seed), held
+
+
+def answered(task: Task) -> Answer:
+    """What a policy makes of what it is shown, here or in a worker."""
+    policy, shown, limits, seed = task
+    try:
+        return make_plan(policy, shown, limits, seed)
+    except MoeoptError as error:
+        return str(error)
+    except Exception as error:
+        if PROBLEM.method(policy.method).claim != "plug-in":
+            raise
+        return f"the policy failed: {type(error).__name__}: {error}"
 
 
 def first_plan(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import closing
 from typing import Any
 
 from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.executors.run import Pools
 from moeopt.limits import Limits
 from moeopt.placement import verify
 from moeopt.placement.instance import PlacementInstance
@@ -42,6 +45,7 @@ def replay(
     limits: Limits | None = None,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
+    executor: Executor | Callable[[], Executor] | None = None,
 ) -> Replay:
     """Play policies over a history; each is scored on windows that it has not seen.
 
@@ -70,6 +74,9 @@ def replay(
         periods played so far stay.
     on_progress
         Called after every plan.
+    executor
+        As `moeopt.executors.run_all` takes it: the policies of a period plan beside each other, and the answer is the
+        same. `limits.stop` is asked between periods alone.
 
     Raises
     ------
@@ -102,7 +109,11 @@ def replay(
     check.raise_if_any()
     common = policies([KEEP], history, max_moves, max_moves_per_layer)[0]
     run = Playing(history, plan_of, times, combine, prices, if_it_pays, limits, seed, on_progress)
-    run.play(first or FIRST)
+    if executor is None:
+        run.play(first or FIRST)
+    else:
+        with closing(Pools(executor)) as run.pools:
+            run.play(first or FIRST)
     return Replay(
         history,
         tuple(windows) if windows is not None else tuple(map(str, range(len(history.windows)))),

@@ -1,6 +1,7 @@
 """Comparisons for people and programs: one HTML page, Markdown, LaTeX, CSV and JSON with the same numbers in them.
 
 >>> from moeopt import placement
+>>> from moeopt.report import Block, Header, render_csv
 >>> instance = placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4, name="four experts")
 >>> block = Block(instance, placement.compare(instance, ["contiguous", "lpt"]))
 >>> rows = render_csv([block], Header("moeopt compare four.json")).splitlines()
@@ -10,13 +11,13 @@
 
 from __future__ import annotations
 
-from moeopt.report.as_csv import render_csv
-from moeopt.report.as_html import render_html
-from moeopt.report.as_json import render_json
-from moeopt.report.as_markdown import render_markdown
-from moeopt.report.as_tex import render_tex
-from moeopt.report.block import Block, Header
-from moeopt.report.write import FORMATS, format_of, write_report
+# ruff: noqa: F405
+from typing import TYPE_CHECKING
+
+from moeopt.lazy import exports
+
+if TYPE_CHECKING:
+    from moeopt.report.public import *  # noqa: F403
 
 __all__ = [
     "FORMATS",
@@ -30,3 +31,5 @@ __all__ = [
     "render_tex",
     "write_report",
 ]
+
+__getattr__ = exports(__name__, __all__)

@@ -15,7 +15,17 @@ MADE = ("problem", "seed", "command", "versions")
 
 
 def render_csv(blocks: Sequence[Block | Sheet], header: Header) -> str:
-    """The whole file."""
+    """The whole file.
+
+    `blocks` are comparisons, of one problem or of several; `header` says how they came about.
+
+    >>> from moeopt import placement
+    >>> from moeopt.report import Block, Header
+    >>> instance = placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4, name="four")
+    >>> block = Block(instance, placement.compare(instance, ["contiguous", "lpt"]))
+    >>> render_csv([block], Header()).splitlines()[0].startswith("instance,sha256")
+    True
+    """
     sheets = sheets_of(blocks)
     versions = "; ".join(f"{name} {version}" for name, version in all_versions(sheets, header).items())
     made = {"seed": header.seed, "command": header.command, "versions": versions}

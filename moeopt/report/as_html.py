@@ -15,7 +15,17 @@ from moeopt.report.sorting import SCRIPT
 
 
 def render_html(blocks: Sequence[Block | Sheet], header: Header) -> str:
-    """The whole page."""
+    """The whole page.
+
+    `blocks` are comparisons, of one problem or of several; `header` says how they came about.
+
+    >>> from moeopt import placement
+    >>> from moeopt.report import Block, Header
+    >>> instance = placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4, name="four")
+    >>> block = Block(instance, placement.compare(instance, ["contiguous", "lpt"]))
+    >>> render_html([block], Header()).rstrip().endswith("</html>")
+    True
+    """
     sheets = sheets_of(blocks)
     name = escape(title(sheets))
     parts = [

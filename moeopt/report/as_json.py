@@ -13,7 +13,17 @@ SCHEMA = "moeopt/comparison/1"
 
 
 def render_json(blocks: Sequence[Block], header: Header) -> str:
-    """The whole document."""
+    """The whole document.
+
+    `blocks` are comparisons, of one problem or of several; `header` says how they came about.
+
+    >>> from moeopt import placement
+    >>> from moeopt.report import Block, Header
+    >>> instance = placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4, name="four")
+    >>> block = Block(instance, placement.compare(instance, ["contiguous", "lpt"]))
+    >>> '"blocks"' in render_json([block], Header())
+    True
+    """
     sheets = sheets_of(blocks)
     document = {
         "schema": SCHEMA,

@@ -16,7 +16,17 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def render_markdown(blocks: Sequence[Block | Sheet], header: Header) -> str:
-    """The whole document."""
+    """The whole document.
+
+    `blocks` are comparisons, of one problem or of several; `header` says how they came about.
+
+    >>> from moeopt import placement
+    >>> from moeopt.report import Block, Header
+    >>> instance = placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4, name="four")
+    >>> block = Block(instance, placement.compare(instance, ["contiguous", "lpt"]))
+    >>> "lpt" in render_markdown([block], Header())
+    True
+    """
     sheets = sheets_of(blocks)
     parts = [f"# {plain(title(sheets))}", ""]
     if len(sheets) == 1:

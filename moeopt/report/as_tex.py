@@ -27,7 +27,17 @@ _SIGNS = {
 
 
 def render_tex(blocks: Sequence[Block | Sheet], header: Header) -> str:
-    """The whole file: how it was made in comments, then the tables."""
+    """The whole file: how it was made in comments, then the tables.
+
+    `blocks` are comparisons, of one problem or of several; `header` says how they came about.
+
+    >>> from moeopt import placement
+    >>> from moeopt.report import Block, Header
+    >>> instance = placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4, name="four")
+    >>> block = Block(instance, placement.compare(instance, ["contiguous", "lpt"]))
+    >>> "tabular" in render_tex([block], Header())
+    True
+    """
     sheets = sheets_of(blocks)
     made = [title(sheets), *(f"{name}: {text}" for name, text in header_facts(sheets, header))]
     parts = [f"% {_comment(line)}" for line in made]

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.registry import Comparison, Row
 from moeopt.report.block import Block
 from moeopt.result import Result, relative_gap
+
+if TYPE_CHECKING:
+    from moeopt.placement.instance import PlacementInstance
 
 NEAR_GAP = 0.001
 """Layers up to this gap to the best certified bound are counted: 0.1 %."""
@@ -205,7 +207,7 @@ def summarise(block: Block) -> Summary:
     rows = tuple(_row(row, comparison, bound, certified, row is best) for row in comparison.rows)
     kind = _bound_kind(comparison)
     checked = kind == "certified" and bound is not None and certified is not None and bool((certified >= bound).all())
-    instance = cast(PlacementInstance, block.instance)
+    instance = cast("PlacementInstance", block.instance)
     ideal = np.array([float(value) for value in instance.par])
     return Summary(instance, comparison, rows, bound, kind, checked, ideal)
 

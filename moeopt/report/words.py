@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from moeopt.percent import percent as plain_percent
 from moeopt.percent import percent_up
-from moeopt.placement.instance import PlacementInstance
 from moeopt.report.sheet import Text as Text
 from moeopt.report.summary import NEAR_GAP, RowSummary, Summary
+
+if TYPE_CHECKING:
+    from moeopt.placement.instance import PlacementInstance
 
 NONE = "–"
 """What a table shows where there is no number."""

@@ -49,6 +49,8 @@ def write_report(
 ) -> None:
     """Write the report, whole or not at all, in the format that the ending of `path` names.
 
+    `blocks` and `header` are as those of `render_html`.
+
     >>> import tempfile
     >>> from moeopt import placement
     >>> instance = placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4, name="four experts")

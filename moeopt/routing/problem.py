@@ -11,7 +11,6 @@ from moeopt.routing import bounds, describe, verify
 from moeopt.routing.bounds import Cut
 from moeopt.routing.instance import RoutingInstance
 from moeopt.routing.plan import Routing, as_plan
-from moeopt.versions import versions
 
 
 class RoutingProblem(Problem[RoutingInstance, Routing]):
@@ -36,39 +35,31 @@ class RoutingProblem(Problem[RoutingInstance, Routing]):
         return as_plan(raw)
 
     def evaluate(self, instance: RoutingInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
-        """Judge a plan exactly; raises `PlanError` with every fault."""
+        """Judge a plan exactly; raises `PlanError` with every fault.
+
+        `split` has no meaning here and stays ``None``.
+
+        >>> from moeopt import routing
+        >>> instance = routing.RoutingInstance([[9, 4, 2]], [[0, 1, 0, 2]], gpus=2)
+        >>> float(routing.evaluate(instance, routing.solve(instance).plan).objective)
+        7.5
+        """
         return verify.evaluate(instance, as_plan(plan))
 
-    def impossible(
-        self, instance: RoutingInstance, method: str, conflicts: list[dict[str, Any]], context: Context
-    ) -> Result:
-        """The INFEASIBLE result."""
-        frame = self._frame(instance, method, Outcome(None), context)
-        return Result(status=Status.INFEASIBLE, conflicts=tuple(conflicts), **frame)
-
-    def _frame(
-        self, instance: RoutingInstance, method: str, outcome: Outcome[Routing], context: Context
-    ) -> dict[str, Any]:
-        """What every result has."""
+    def reference(self, instance: RoutingInstance) -> dict[str, Any]:
+        """Name, digest and document."""
         document = instance.to_dict(with_loads=False)
-        return {
-            "problem": self.name,
-            "instance": {"name": instance.name, "sha256": instance.sha256, "document": document},
-            "method": method,
-            "stop": outcome.stop,
-            "unit": "tokens",
-            "runtime_s": context.deadline.elapsed_s(),
-            "seed": context.seed,
-            "iterations": outcome.iterations,
-            "notes": tuple(dict.fromkeys(outcome.notes)),
-            "versions": {**versions("numpy"), **outcome.versions},
-        }
+        return {"name": instance.name, "sha256": instance.sha256, "document": document}
+
+    def unit(self, instance: RoutingInstance) -> str:
+        """What the objective is counted in."""
+        return "tokens"
 
     def result(self, instance: RoutingInstance, method: str, outcome: Outcome[Routing], context: Context) -> Result:
         """Judge the plan, take the better of it and a warm start, and bound every layer."""
         plan = outcome.plan
         if plan is None:
-            return Result(status=Status.UNKNOWN, **self._frame(instance, method, outcome, context))
+            return Result(status=Status.UNKNOWN, **self.frame(instance, method, outcome, context))
         judged = verify.evaluate(instance, plan)
         if context.warm_start is not None:
             warm = verify.evaluate(instance, context.warm_start)
@@ -87,7 +78,7 @@ class RoutingProblem(Problem[RoutingInstance, Routing]):
         below = min(float(total(proved)), objective)
         worst = max(*gaps, relative_gap(objective, below))
         optimal = worst <= CERTIFIED_TOLERANCE
-        frame = self._frame(instance, method, outcome, context)
+        frame = self.frame(instance, method, outcome, context)
         if optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
             frame["stop"] = Stop.GAP
         return Result(

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from moeopt.errors import InstanceError, PlanError, Violations
 from moeopt.forms import result_form
+from moeopt.result_frame import InstanceReference, ResultFrame, check_schema
 from moeopt.routing import verify
 from moeopt.routing.checks import MOST_EXPERTS, widest_id
 from moeopt.routing.document import read_instance
@@ -84,49 +85,22 @@ class Proofs(BaseModel):
     layers: list[Proof]
 
 
-class Reference(BaseModel):
-    """Which instance was solved; `document` is the instance without loads and sources."""
-
-    model_config = _STRICT
-    name: str
-    sha256: str
-    document: dict[str, Any]
-
-
-class ResultDocument(BaseModel):
+class ResultDocument(ResultFrame):
     """The result of a routing."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, title=SCHEMA)
+    model_config = ConfigDict(title=SCHEMA)
     schema_: Literal["moeopt/routing-result/1"] = Field(alias="schema")
     problem: Literal["routing"]
-    instance: Reference
-    method: str
-    status: Literal["OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN"]
-    stop: Literal["FINISHED", "GAP", "TIME", "NODES", "ITERATIONS", "INTERRUPTED"]
-    objective: float | None
-    lower_bound: float | None
-    gap: float | None
-    gap_worst_layer: float | None
-    bound_kind: Literal["certified", "solver"] | None
+    instance: InstanceReference
     unit: str
     certificate: Proofs | None
     solution: SolutionDocument | None
     conflicts: list[dict[str, Any]]
-    notes: list[str]
-    seed: int
-    iterations: int
-    incumbents: list[list[float]]
-    runtime_s: float
-    versions: dict[str, str]
 
 
 def read_result(document: Any, source: str = "") -> ResultDocument:
     """Check the form of a parsed result; whether its numbers are true is for `document_faults`."""
-    check = Violations(source)
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        said = document.get("schema") if isinstance(document, dict) else type(document).__name__
-        check.add("schema", said, rule="is not a routing this version knows", fix=f"This version reads {SCHEMA}")
-        check.raise_if_any()
+    check_schema(document, SCHEMA, "a routing", source)
     return result_form(ResultDocument, document, source)
 
 

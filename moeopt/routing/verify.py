@@ -120,7 +120,13 @@ def _shared_parts(hosting: Hosting, shares: tuple[Share, ...]) -> dict[tuple[int
 
 
 def faults(instance: RoutingInstance, plan: Routing) -> list[str]:
-    """Everything wrong with a plan; empty if nothing is."""
+    """Everything wrong with a plan; empty if nothing is.
+
+    >>> from moeopt import routing
+    >>> instance = routing.RoutingInstance([[9, 4, 2]], [[0, 1, 0, 2]], gpus=2)
+    >>> faults(instance, routing.solve(instance).plan)
+    []
+    """
     return _faults(instance, plan, _plain(instance, plan))
 
 

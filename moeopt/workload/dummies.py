@@ -154,6 +154,12 @@ def without_dummies(table: LoadTable) -> LoadTable:
     """The table without its dummy rows, said in a note; steps of dummy rows alone are gone too.
 
     A table without dummy rows comes back as it is.
+
+    >>> import numpy as np
+    >>> from moeopt.workload import LoadTable
+    >>> table = LoadTable(np.array([[3, 1]]), (0,))
+    >>> without_dummies(table) is table
+    True
     """
     from dataclasses import replace
 

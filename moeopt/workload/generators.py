@@ -121,6 +121,8 @@ def generate(
 def with_noise(table: LoadTable, noise: str = "poisson", *, seed: int = 0) -> LoadTable:
     """Redraw every count of a table around its value: what another window of the same traffic could have shown.
 
+    Numbers that are none, or do not fit the loads, are refused (`InstanceError`).
+
     ``poisson``: independent Poisson counts with the given loads as means, so that a layer's sum varies too and a
     hot expert may pass the number of tokens.
 

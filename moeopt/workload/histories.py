@@ -125,6 +125,8 @@ def generate_history(
 def sliced(table: LoadTable, parts: int, *, seed: int = 0) -> LoadTable:
     """The selections of a table dealt at random into `parts` windows, each of them into one.
 
+    Numbers that are none, or do not fit the loads, are refused (`InstanceError`).
+
     What a recording without times would show window by window if nothing drifted while it was made: every layer is cut
     into parts of equal size (but for one selection) drawn without replacement.
 

@@ -14,6 +14,8 @@ _CHUNK_CELLS = 2**20
 def sample_top_k(popularity: ArrayLike, top_k: int, tokens: int, seed: int = 0) -> NDArray[np.int64]:
     """Experts that `tokens` tokens select: `top_k` different ones each, drawn one after another by popularity.
 
+    Numbers that are none, or do not fit the loads, are refused (`InstanceError`).
+
     Exact for successive draws without replacement: the `top_k` largest of ``log(popularity)`` plus independent
     Gumbel noise have that distribution, in that order (W. Kool, H. van Hoof, M. Welling, ICML 2019).
 

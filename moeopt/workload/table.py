@@ -64,6 +64,8 @@ class LoadTable:
 def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = None) -> Loads | None:
     """Turn `value` into a read-only (L, E) table, or note every violation and return ``None``.
 
+    `layers` are ids that messages name rows by.
+
     One row may be given flat. Integers of any width become int64, so sums never wrap; the caller's array is
     copied. A ragged list, a third axis, text, NaN, infinities, negative and masked entries are each named by place.
 
@@ -128,6 +130,8 @@ def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = No
 
 def loads_digest(loads: Loads) -> str:
     """First 16 hex digits of the SHA-256 of the entries, row by row, as little-endian int64 (or float64).
+
+    `loads` is a table as `as_loads` gives it.
 
     >>> loads_digest(np.array([[1, 2]])), loads_digest(np.array([[2, 1]]))
     ('0c730b69905c5ef7', '66c313335fc249ae')

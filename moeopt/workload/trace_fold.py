@@ -104,7 +104,7 @@ class Folding:
     ) -> None:
         state = self._layers.setdefault(layer, LayerSoFar())
         self._width = max(self._width, ids.shape[1])
-        whole = np.minimum(ids, np.iinfo(np.int64).max) if ids.dtype.kind == "u" else ids  # none wraps to padding
+        whole = np.minimum(ids, np.iinfo(np.int64).max) if ids.dtype == np.uint64 else ids  # none wraps to padding
         rows = np.sort(whole.astype(np.int64), axis=1)
         zero = (rows == 0).all(axis=1) if rows.shape[1] > 1 else np.zeros(len(rows), dtype=bool)
         good = self._checked(state, layer, ids, rows, zero, lines)

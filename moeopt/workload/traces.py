@@ -139,6 +139,9 @@ def fold_ids(
 ) -> LoadTable:
     """The same for an array in memory.
 
+    `source` is what messages call it. Ids that are no expert's, or of ragged rows, are refused (`InstanceError`), all
+    named.
+
     Parameters
     ----------
     ids

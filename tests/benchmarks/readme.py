@@ -1,4 +1,4 @@
-"""Run every command of the README in its order, and hold what it printed against what the README shows.
+"""Run every command of the README and of docs/ in their order, and hold what it printed against what they show.
 
     python -m tests.benchmarks.readme
 
@@ -18,6 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("placement", "running", "collocation", "sizing", "clusters", "engines", "grids", "python")
+"""Pages of docs/ in an order in which each finds the files that those before it wrote."""
 TIME = re.compile(r"\d[\d,]*(\.\d+)? (ms|s)\b")
 LIMIT_S = 600
 
@@ -29,6 +31,12 @@ def commands(text: str) -> Iterator[tuple[str, list[str]]]:
             command, _, shown = part.replace("\\\n", " ").partition("\n")
             if command.startswith("moeopt "):
                 yield " ".join(command.split()), [line for line in shown.splitlines() if line.strip()]
+
+
+def pages() -> str:
+    """The README and the pages after it."""
+    files = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in PAGES))
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 
 def plain(text: str) -> str:
@@ -52,7 +60,7 @@ def python(folder: str) -> int:
     """Run the Python from a folder that looks like the root of the repository; 1 where it fails."""
     (Path(folder) / "instances").symlink_to(ROOT / "instances")
     (Path(folder) / "out").mkdir()
-    code = script((ROOT / "README.md").read_text())
+    code = script(pages())
     words = [sys.executable, "-c", code]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     run = subprocess.run(
@@ -77,7 +85,7 @@ def main() -> int:
         wanted = ("published/*.csv", "published/*.npz", "tiny/mesh/two_types.json")
         for file in (file for pattern in wanted for file in ROOT.glob(f"instances/{pattern}")):
             shutil.copy(file, folder)
-        for command, shown in commands((ROOT / "README.md").read_text()):
+        for command, shown in commands(pages()):
             words = f"{sys.executable} -m moeopt {command.removeprefix('moeopt ')}"
             run = subprocess.run(
                 words, shell=True, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from moeopt.cli import main
+from moeopt.cli.app import VERBS, command_of
 from moeopt.registry import PROBLEMS
 
 ROOT = Path(__file__).parents[2]
@@ -49,11 +50,26 @@ def moeopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         piped = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
         capsys.readouterr()
-        code = main([str(word) for word in words])
+        code = main(settled([str(word) for word in words]))
         captured = capsys.readouterr()
         return Run(code, captured.out, captured.err)
 
     return run
+
+
+def settled(words: list[str]) -> list[str]:
+    """The usual words of a test file, with what a test says again in place of it: one value of each such option."""
+    if not words or words[0] not in VERBS:
+        return words
+    params = command_of(words[0]).params
+    single = {name for one in params if not (getattr(one, "is_flag", False) or one.multiple) for name in one.opts}
+    last: dict[str, int] = {}
+    dropped: set[int] = set()
+    for place, word in enumerate(words[:-1]):
+        if word.startswith("--") and word in single and place not in dropped:
+            dropped |= {last[word], last[word] + 1} if word in last else set()
+            last[word] = place
+    return [word for place, word in enumerate(words) if place not in dropped]
 
 
 def _forgets_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +82,7 @@ def _forgets_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 def start(*words: object, cwd: Path | None = None, **environment: str) -> subprocess.Popen[str]:
     """Start a process with interpreted kernels, its streams piped."""
     return subprocess.Popen(
-        [sys.executable, "-m", "moeopt", *map(str, words)],
+        [sys.executable, "-m", "moeopt", *settled([str(word) for word in words])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -36,10 +36,11 @@ def config(tmp_path):
 
 def test_info_lists_every_llm_and_gpu(moeopt):
     out = moeopt("info", "llms").out
-    assert all(name in out for name in catalogue()) and "2,722.74 routed" in out
+    assert all(name in out for name in catalogue()) and "2,779.48" in out
     rows = moeopt("info", "llms", "--json").document
     assert rows["deepseek-v3"]["total_params_b"] == pytest.approx(671.03, abs=0.01)
-    assert rows["kimi-k3"]["total_params_b"] is None and rows["minimax-m1"]["experts"] is None
+    assert rows["kimi-k3"]["total_params_b"] == pytest.approx(2779.48, abs=0.01)
+    assert rows["minimax-m1"]["total_params_b"] is None and rows["minimax-m1"]["experts"] is None
     assert all(row["source"] for row in rows.values())
     assert list(moeopt("info", "gpus", "--json").document) == list(GPUS)
     line = next(line for line in moeopt("info", "gpus").out.splitlines() if "Ascend-910B" in line)

@@ -206,7 +206,5 @@ def test_a_simulation_stands_beside_the_rate_of_means(moeopt, plan, instance, tm
 
 
 def test_examples_of_the_help_can_be_parsed():
-    from moeopt.cli.app import app  # noqa: F401  (the verbs are registered)
-
     lines = [line for line in EXAMPLE.splitlines() if line.startswith("moeopt ")]
     assert len(lines) >= 5 and all(shlex.split(line)[1] == "mesh" for line in lines)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from moeopt.mesh.document import read_instance
 from moeopt.mesh.market import configs_of
-from moeopt.mesh.public import Demand, MeshInstance, Shape, Slo, Workload
+from moeopt.mesh.public import Demand, MeshInstance, Workload
 from tests.mesh.strategies import LLMS, config, gpu_type
 
 QUICK = ("--input-tokens", 512, "--output-tokens", 64, "--most-pp", 1)
@@ -55,26 +54,6 @@ def test_a_budget_is_a_cap(moeopt, tmp_path):
     assert {pool["label"]: pool["replicas"] for pool in found["pools"]} == {"P": 3, "D": 3}
     assert "2 of 32 H100 stay idle" in run.err
     assert moeopt("verify", plan, file).code == 0
-
-
-def test_a_level_that_nobody_keeps_names_the_closest(moeopt, tmp_path):
-    times = {"A": (0.9, 0.012, 5000), "B": (0.4, 0.020, 4000), "C": (0.3, 0.014, 2500)}
-    listed = tuple(
-        config(0, "colocated", {"H100": 8}, tokens / 10, name=name, ttft_s=ttft, tpot_s=tpot, tokens_per_s=tokens)
-        for name, (ttft, tpot, tokens) in times.items()
-    )
-    demand = Demand(LLMS[0], Workload(100, 10), Slo(tpot_s=0.005))
-    instance = MeshInstance((demand,), (gpu_type("H100", 8),), "goodput", ("colocated",), configs=listed)
-    run = moeopt("mesh", document(tmp_path, instance))
-    assert (run.code, run.out) == (3, "")
-    assert all(words in run.err for words in ("5 ms", "12 ms", "the closest, A,", "left as it was given")), run.err
-
-
-def test_memory_that_is_short_everywhere_says_how_many_gpus_hold_the_weights(moeopt):
-    run = moeopt("mesh", "--llm", "deepseek-v3", "--gpu", "h200", "--gpus", 2, "--tpot", "50ms")
-    assert (run.code, run.out) == (3, "")
-    assert all(words in run.err for words in ("253.8 GB", "at least 6 such GPUs for the weights alone")), run.err
-    assert not any(words in run.err.lower() for words in ("relax", "latency", "tpot", "ttft")), run.err
 
 
 def test_tp_has_to_divide_the_heads(moeopt, tmp_path):
@@ -144,18 +123,3 @@ def test_stages_cover_all_layers(moeopt, tmp_path):
     (pool,) = run.document["solution"]["pools"]
     assert pool["config"]["shape"]["pp"] == 4
     assert sorted(pool["stages"]["layers"], reverse=True) == [16, 15, 15, 15]
-
-
-def test_degrees_of_experts_make_up_the_gpus(moeopt, tmp_path):
-    """TP 8 with MoE-TP 2 x EP 2 holds experts on four of eight GPUs."""
-    shape = Shape("colocated", "H100", tp=8, moe_tp=8)
-    measured = config(0, "colocated", {"H100": 8}, 10, tpot_s=0.02)
-    instance = MeshInstance((Demand(LLMS[0], Workload(100, 10)),), (gpu_type("H100", 8),), "goodput", ("colocated",),
-                            configs=(replace(measured, shape=shape),))  # fmt: skip
-    file = document(tmp_path, instance)
-    assert moeopt("mesh", file).code == 0
-    told = json.loads(file.read_text())
-    told["configs"][0]["shape"] |= {"moe_tp": 2, "ep": 2}
-    file.write_text(json.dumps(told))
-    run = moeopt("mesh", file)
-    assert run.code == 2 and "moe_tp x moe_ep must be 8" in run.err, run.err

@@ -272,7 +272,7 @@ def test_verify_takes_plans_and_finds_every_damage(moeopt, plan, instance, tmp_p
 
 def test_verify_refuses_options_of_placements(moeopt, plan):
     run = moeopt("verify", plan, "--gpus", 3)
-    assert (run.code, "--gpus = given: is for placements" in run.err) == (2, True)
+    assert (run.code, "is a micro-batch plan, which says it itself" in run.err) == (2, True)
 
 
 def test_inspect_says_what_files_are(moeopt, plan, instance):

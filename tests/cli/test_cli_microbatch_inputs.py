@@ -119,7 +119,8 @@ def test_a_time_beyond_any_step_is_said_in_its_own_unit(moeopt, text):
 @pytest.mark.parametrize("option", ["--ta", "--tbt"])
 def test_what_is_not_finite_is_said_in_one_wording(moeopt, text, option):
     run = moeopt("microbatch", *ONES[2:], "--ta", 1, option, text)
-    assert f"{option} = {text}: must be a finite time >= 0. Give a number." in run.err
+    symbol = "T_a " if option == "--ta" else ""
+    assert f"{option} = {text}: {symbol}must be a finite time >= 0. Give a number." in run.err
 
 
 def test_a_file_that_is_not_there_is_that_of_times(moeopt, folder):

@@ -220,7 +220,7 @@ sys.exit(main())
 
 
 @posix
-@pytest.mark.parametrize("name", ["typer", "moeopt.cli.place", "numpy", "moeopt.workload"])
+@pytest.mark.parametrize("name", ["typer", "moeopt.cli.inspect", "numpy", "moeopt.workload"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_while_packages_are_loaded_is_no_traceback(tiny: Path, name: str, number: int):
     code = f"NAME, SIGNAL, FILE = {name!r}, {int(number)}, {str(tiny)!r}\n{SLOW_IMPORT}"

@@ -44,7 +44,13 @@ def test_generated_history_is_replayed_written_and_verified(tmp_path: Path, moeo
     run = moeopt("replay", file, *QUICK, "--max-moves", "10%", "-o", answer)
     assert run.code == 0 and "knows no budget" in run.out and "windows 1 to 3 are scored" in run.out
     assert moeopt("verify", answer, file).out == f"{answer}: ok (every plan, score, move and figure)\n"
+    seen = moeopt("inspect", answer)
+    assert seen.code == 0 and "4, scored from 1 to 3" in seen.out and "eplb" in seen.out
+    facts = moeopt("inspect", answer, "--json").document["files"][0]
     document = json.loads(answer.read_text())
+    assert [row["imbalance_mean"] for row in facts["policies"]] == [
+        row["figures"]["imbalance_mean"] for row in document["policies"]
+    ]
     assert document["max_moves"] == 2 and document["schema"] == "moeopt/replay-result/1"
     document["policies"][0]["figures"]["moves"] = 1
     answer.write_text(json.dumps(document))

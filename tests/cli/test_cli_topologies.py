@@ -35,6 +35,8 @@ def test_ports_that_all_lie_across_sockets_are_called_so(moeopt):
     """Beside the note that no GPU is near any of them."""
     found = moeopt("inspect", DATA / "smi_grace.txt").out
     assert "1 a GPU (the nearest, across sockets)" in found and "no GPU is near" in found
+    assert "NIC0, NIC1, NIC4, NIC5 count as the nearest, with the fewest switches" in found
+    assert "for storage or management" not in found
     assert "(the nearest)" in moeopt("inspect", DATA / "smi_nvswitch_rails.txt").out
 
 

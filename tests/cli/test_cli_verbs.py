@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from conftest import LOADS
 
-from moeopt.cli.app import app  # noqa: F401  (the verbs are registered)
 from moeopt.placement import PlacementInstance
 
 VERBS = (
@@ -53,7 +52,7 @@ def test_alone_the_command_prints_its_help(moeopt):
             ("place", "FILE", *SHAPE, "--time-limit", "5x"),
             "--time-limit = 5x: must be a number and a unit of ns, us, ms",
         ),
-        (("place", "FILE", *SHAPE, "--gap", "2"), "limits.gap = 2.0"),
+        (("place", "FILE", *SHAPE, "--gap", "2"), "limits.gap (--gap) = 2.0"),
         (("place", "FILE", *SHAPE, "--method", "serch"), "Did you mean search?"),
         (("place", "FILE", *SHAPE, "--layers", "3,4"), "--layers = 4: is not a layer of this file. It has 3 to 7."),
         (("place", "FILE", "--gpus", "4", "--slots", "6"), "slots = 6: must be a multiple of gpus = 4"),

@@ -129,7 +129,7 @@ def test_planted_groups_are_found() -> None:
 
 
 def test_interpreted_search_equals_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    from moeopt.kernels import connectivity
+    from moeopt.kernels import connectivity, replicas
     from moeopt.kernels._jit import has_numba
 
     if not has_numba():
@@ -141,10 +141,9 @@ def test_interpreted_search_equals_compiled(monkeypatch: pytest.MonkeyPatch) -> 
         instance = CollocationInstance(ids, experts=10, nodes=2, gpus=4, slots=12)
         if plain:
             monkeypatch.setattr(connectivity, "improve", connectivity.improve.plain())
-            monkeypatch.setattr(connectivity, "replicate", connectivity.replicate.plain())
+            monkeypatch.setattr(replicas, "replicate", replicas.replicate.plain())
             monkeypatch.setattr(connectivity, "grow", connectivity.grow.plain())
-            for name in ("improve", "grow", "replicate"):
-                function = getattr(connectivity, name)
+            for function in (connectivity.improve, connectivity.grow, replicas.replicate):
                 function.in_time = lambda deadline: True
                 function.plain = lambda function=function: function
         plans.append(collocation.solve(instance, limits=Limits(iterations=60)).plan.slot_expert)

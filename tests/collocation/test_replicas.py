@@ -48,6 +48,30 @@ def test_more_slots_that_may_be_empty_never_make_it_worse(ids: object, size: tup
     assert values[-1] == 0.0
 
 
+@given(
+    traces(experts=6, max_layers=1),
+    st.sampled_from([(1, 2), (2, 2), (2, 4), (3, 3)]),
+    st.integers(0, 2),
+    MERGING,
+    st.sampled_from(["nearest", "home_node", "even"]),
+    st.sampled_from([None, 1.1, 2.0]),
+)
+@settings(max_examples=8)
+def test_slots_that_may_be_empty_are_never_worse_than_filled_ones(
+    ids: object, size: tuple[int, int], more: int, transport: str, rule: str, cap: float | None
+) -> None:
+    nodes, gpus = size
+    each = min(6, -(-6 // gpus) + more)
+    given = {"experts": 6, "nodes": nodes, "gpus": gpus, "slots": each * gpus, "transport": transport}
+    given |= {"replica_rule": rule, "max_imbalance": cap}
+    found = [
+        collocation.solve(CollocationInstance(ids, fill=fill, **given), method="search", limits=LIMITS).objective
+        for fill in ("all", "at_most")
+    ]
+    if found[0] is not None:
+        assert found[1] is not None and found[1] <= found[0]
+
+
 @given(traces(experts=6, max_layers=1), st.integers(2, 4), NEAR)
 @settings(max_examples=6)
 def test_spare_slots_are_never_worse_than_none(ids: object, nodes: int, rule: str) -> None:

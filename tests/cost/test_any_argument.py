@@ -15,6 +15,7 @@ from moeopt import cost
 from moeopt.cost import BF16, Copies, Fabric, Link, Machine, Split, Work
 from moeopt.errors import InstanceError
 from moeopt.llm import find
+from moeopt.llm.layer_kinds import LayerKind
 from tests.cost.test_numpy_numbers import CALLS
 
 LINK = Link(2e-6, 360e9)
@@ -127,6 +128,7 @@ NAMED: dict[str, Any] = {
     "split": Split(1, 1, 1),
     "staged": Copies(Fraction(1), Fraction(1)),
     "token_bytes": 64,
+    "kind": LayerKind(),
 }
 OF_ITS_OWN: dict[str, dict[str, Any]] = {
     "stage_times": {"facts": find("dbrx"), "experts": H100, "context_tokens": 64},
@@ -136,6 +138,8 @@ OF_ITS_OWN: dict[str, dict[str, Any]] = {
     "expert_counts": {"experts": 4},
     "helix_sequences": {"facts": find("llama-3.1-405b")},
     "helix_decode": {"facts": find("llama-3.1-405b"), "machine": Machine.of("B200")},
+    "linear_decode": {"facts": find("kimi-k3")},
+    "linear_prefill": {"facts": find("kimi-k3")},
     "merge_s": {"facts": find("llama-3.1-405b")},
 }
 

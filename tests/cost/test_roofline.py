@@ -30,7 +30,7 @@ from moeopt.cost import (
     touched_experts,
     utilisation,
 )
-from moeopt.cost.attention_sizes import attended
+from moeopt.cost.layer_works import attended
 from moeopt.errors import InstanceError
 from moeopt.llm import Attention, catalogue, find, kv_bytes_per_token
 from moeopt.llm.counts import parts_of
@@ -159,9 +159,10 @@ def test_windows_bound_what_is_attended() -> None:
 
 
 def test_what_has_no_closed_form_is_refused() -> None:
-    for name in ("deepseek-v3.2", "qwen3.5-397b-a17b", "deepseek-v4-pro", "kimi-k3"):
-        with pytest.raises(InstanceError, match="no closed form"):
-            attention_decode(find(name), sequences=1, context_tokens=1)
+    with pytest.raises(InstanceError, match="has no layer that keeps all tokens"):
+        attention_decode(find("deepseek-v4-pro"), sequences=1, context_tokens=1)
+    with pytest.raises(InstanceError, match="attention = unknown: is not known"):
+        attention_decode(find("minimax-m1"), sequences=1, context_tokens=1)
 
 
 def test_every_bad_number_is_named_at_once() -> None:

@@ -59,6 +59,9 @@ def deepseek_v4(layers: int, hidden: int, heads: int, experts: int, width: int, 
         "expert_dtype": "fp4",
         "index_head_dim": 128,
         "index_n_heads": 64,
+        "index_topk": 1024 if layers == 61 else 512,
+        "o_groups": 16 if layers == 61 else 8,
+        "o_lora_rank": 1024,
         "n_group": None,
         "topk_group": None,
     }
@@ -156,7 +159,9 @@ def kimi_k3() -> Config:
             "head_dim": 128,
             "num_heads": 96,
             "short_conv_kernel_size": 4,
+            "use_full_rank_gate": True,
         },
+        "mla_use_output_gate": True,
         "quantization_config": {
             "quant_method": "compressed-tensors",
             "format": "mxfp4-pack-quantized",
@@ -261,7 +266,7 @@ CONFIGS: dict[str, Config] = {
     "glm-5": deepseek(
         "glm_moe_dsa", num_hidden_layers=78, hidden_size=6144, num_attention_heads=64, intermediate_size=12288,
         q_lora_rank=2048, qk_nope_head_dim=192, v_head_dim=256, vocab_size=154880, n_group=1, topk_group=1,
-        index_head_dim=128, index_n_heads=32, head_dim=64, quantization_config=None,
+        index_head_dim=128, index_n_heads=32, index_topk=2048, head_dim=64, quantization_config=None,
     ),
     "deepseek-v4-pro": deepseek_v4(61, 7168, 128, 384, 3072, 1536, PRO),
     "deepseek-v4-flash": deepseek_v4(43, 4096, 64, 256, 2048, 1024, FLASH),
@@ -314,4 +319,4 @@ COUNTS: dict[str, tuple[float, float]] = {
 """Total and active parameters in 1e9, counted by others from the published files."""
 
 ROUTED: dict[str, float] = {"kimi-k3": 2722.7, "deepseek-v4-pro": 1547.4, "deepseek-v4-flash": 277.0}
-"""Where only the routed ones are known."""
+"""Routed parameters in 1e9."""

@@ -19,6 +19,8 @@ from moeopt.llm import (
     kv_bytes_per_token,
     slot_bytes,
 )
+from moeopt.llm.layer_kinds import LayerKind
+from moeopt.llm.memory import compressing_bytes
 
 CACHED = [name for name, facts in catalogue().items() if facts.attention.kind != "unknown"]
 
@@ -93,7 +95,11 @@ def test_windows_fill_and_states_do_not_grow() -> None:
     assert kv_bytes(qwen, 10) - kv_bytes(qwen, 0) == 10 * kv_bytes_per_token(qwen)
     assert kv_bytes(find("kimi-k3"), 0) == 69 * (96 * 128 * 128 * 4 + 3 * 96 * 128 * 3 * 2)
     v4 = find("deepseek-v4-flash")
-    assert kv_bytes(v4, 128) == (43 * 128 + 21 * 32 + 20) * 512 * 2 + 21 * 32 * 128 * 2
+    unfinished = 20 * 128 * 2 * 512 * 4 + 21 * 2 * 4 * 2 * 2 * (512 + 128) * 4
+    assert kv_bytes(v4, 128) == (43 * 128 + 21 * 32 + 20) * 512 * 2 + 21 * 32 * 128 * 2 + unfinished
+    assert unfinished == 20 * compressing_bytes(v4, LayerKind(128, ratio=128)) + 21 * compressing_bytes(
+        v4, LayerKind(128, indexed=True, ratio=4)
+    )
 
 
 @pytest.mark.parametrize("name", CACHED)

@@ -12,6 +12,7 @@ from moeopt.cost import IB_ALPHA_S, LINK_ALPHA_S, Link, helix_decode, helix_sequ
 from moeopt.cost.helix import Split
 from moeopt.cost.roofline import BF16, FP4, Numerics
 from moeopt.llm import LlmFacts, find
+from moeopt.llm.layer_kinds import LayerKind
 from moeopt.mesh.config import Config
 from moeopt.mesh.families import configs
 from moeopt.mesh.families.apart import ALGORITHM_1, MOST_M
@@ -65,7 +66,7 @@ def test_stages_are_those_of_the_closed_form_with_an_expert_a_node(name: str) ->
             attention_link=H20.scale_up,
             expert_link=L40S.scale_up,
         )
-        ours = [stages.attention_s[651.0], stages.dispatch_s, stages.expert_s, stages.combine_s]
+        ours = [stages.attention_s[LayerKind()], stages.dispatch_s, stages.expert_s, stages.combine_s]
         four = [wanted.attention_s, wanted.dispatch_s, wanted.expert_s, wanted.combine_s]
         assert [times[row] for times in ours] == pytest.approx(four, rel=1e-9)
 
@@ -78,7 +79,7 @@ def test_a_step_is_the_pipeline_of_its_stages_and_its_parts_add_up() -> None:
     stages = found.stages(batch)
     head = parts[4]
     for row, (_, _, m) in enumerate(rows):
-        four = [stages.attention_s[651.0], stages.dispatch_s, stages.expert_s, stages.combine_s]
+        four = [stages.attention_s[LayerKind()], stages.dispatch_s, stages.expert_s, stages.combine_s]
         wanted = ping_pong(m, llm.layers, *(float(times[row]) for times in four)).time
         assert total[row] - head[row] == pytest.approx(float(wanted), rel=1e-12)
     assert parts[:5].sum(axis=0) - parts[5] == pytest.approx(total, rel=1e-12)
@@ -91,7 +92,7 @@ def test_dense_layers_and_shared_experts_stay_with_attention() -> None:
     more, less = (table(one, A800, A800, rows, 4096) for one in (llm, plain))
     batch = np.full(2, 32.0)
     with_shared, without = more.stages(batch), less.stages(batch)
-    assert np.all(with_shared.attention_s[4096.0] > without.attention_s[4096.0])
+    assert np.all(with_shared.attention_s[LayerKind()] > without.attention_s[LayerKind()])
     assert with_shared.expert_s.tolist() == without.expert_s.tolist()
     assert more.step(batch)[1][:5].sum(axis=0) - more.step(batch)[1][5] == pytest.approx(more.step(batch)[0], rel=1e-12)
 

@@ -130,3 +130,16 @@ def test_a_floor_of_time_is_what_was_proved_until_then() -> None:
         assert bounds.recheck(instance, found.certificate) == []
         floors.append(found.value)
     assert floors[-1] == whole and all(one <= whole for one in floors)
+
+
+@pytest.mark.parametrize(("limits", "word"), [(Limits(stop=lambda: True), "it was interrupted"),
+                                              (Limits(time_s=1e-9), "time ran out")])  # fmt: skip
+def test_notes_say_which_end_it_was(monkeypatch: pytest.MonkeyPatch, limits: Limits, word: str) -> None:
+    monkeypatch.setattr(partial, "GRACE_S", 0.0)
+    demand = demand_of(find("mixtral-8x7b"), Workload(2048, 512), slo=Slo(tpot_s=0.03))
+    instance = MeshInstance((demand,), (GpuType.of("H200", stock=16),), "goodput", ("prefill", "decode"), most_pp=1)
+    result = solve(instance, limits=limits)
+    assert result.stop == ("INTERRUPTED" if limits.stop else "TIME")
+    ends = [note for note in result.notes if "time ran out" in note or "interrupted" in note]
+    assert ends and all(note.startswith(word) for note in ends)
+    assert plan_faults(instance, json.loads(result.to_json()))[0] == []

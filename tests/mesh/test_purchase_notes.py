@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from moeopt import mesh
+from moeopt.errors import NotApplicable
 from moeopt.llm import find
 from moeopt.mesh import ApartShape, Demand, GpuType, MeshInstance, Slo, Workload
 from moeopt.mesh.plan_faults import plan_faults
@@ -53,3 +54,28 @@ def test_a_purchase_below_a_server_says_what_a_stock_below_it_would_add(stock: i
     assert "a stock of 3 or fewer, stages of 3 GPUs" in note
     less = mesh.solve(MeshInstance((demand,), (GpuType.of("H100", stock=3),), "gpus", ("colocated",)))
     assert less.objective == 3 and not any("servers of" in one for one in less.notes)
+
+
+def test_optimal_says_how_far_it_may_be_where_what_is_counted_differs() -> None:
+    """Seven GPUs serve 3 requests a second, four serve 1.5: at 1e12 the greedy plan is a GPU above the bound."""
+    pools = (config(0, "colocated", {"H100": 7}, 3, name="A"), config(0, "colocated", {"H100": 4}, 1.5, name="B"))
+    for rate, near in ((1e12, True), (3e3, False)):
+        asked = replace(budget(None, "gpus", rate), families=("colocated",), configs=pools)
+        result = mesh.solve(asked, method="per_price")
+        assert result.objective is not None and result.lower_bound is not None
+        said = [
+            note for note in result.notes if note.startswith("OPTIMAL allows a gap of 1e-09: the plan is 1 GPUs (4")
+        ]
+        assert bool(said) == near == (result.objective > result.lower_bound)
+        assert result.status is Status.OPTIMAL
+
+
+def test_a_method_of_tables_says_its_rule_and_which_methods_do_without() -> None:
+    asked = replace(budget(None, "gpus", 1e9), families=("prefill", "decode"))
+    with pytest.raises(NotApplicable) as refused:
+        mesh.solve(asked, method="covering")
+    said = str(refused.value)
+    assert (
+        "it makes a table of every number of GPUs of each type, of at most 8,192 rows, and here there would be" in said
+    )
+    assert said.endswith("exact and auto prove an optimum without one, and per_price, recipe and uniform find a plan")

@@ -77,14 +77,6 @@ def test_stages_cover_every_layer_once_and_no_bound_is_broken(case: tuple[list[i
             assert found.slowest >= best.slowest
 
 
-def test_61_layers_on_4_stages() -> None:
-    found = best_stages(Layers((1,) * 61), 4)
-    assert sorted(found.counts, reverse=True) == [16, 15, 15, 15]
-    assert [layer for stage in found.layers for layer in stage] == list(range(61))
-    assert found.contiguous
-    assert even_counts(Layers((1,) * 61), 4).counts == (16, 15, 15, 15)
-
-
 @given(st.integers(1, 200), st.data())
 def test_equal_layers_are_dealt_evenly(count: int, data: st.DataObject) -> None:
     pp = data.draw(st.integers(1, min(count, 12)))

@@ -26,6 +26,7 @@ from moeopt.cost import (
 )
 from moeopt.cost.roofline import BF16, FP4, FP8, Numerics
 from moeopt.llm import LlmFacts, find
+from moeopt.llm.layer_kinds import LayerKind
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.imbalance import Imbalance
 from moeopt.mesh.shape import Shape
@@ -244,12 +245,12 @@ def test_chunks_cover_the_prompt_and_context_parallelism_splits_its_attention() 
     llm, workload = find("llama-3-70b"), Workload(16384, 10)
     shapes = [Shape("prefill", "H100", tp=2, cp=cp, dense_tp=2) for cp in (1, 2, 4)]
     prefiller = Prefiller(Table(setting(llm, H100, BF16), shapes), workload)
-    weights, flops, moved = prefiller.attention(portions(workload)[-1], None)
+    ((weights, flops, moved),) = prefiller.attention(portions(workload)[-1], LayerKind())
     assert flops.tolist() == pytest.approx([flops[0], flops[0] / 2, flops[0] / 4])
     assert len(set(weights.tolist())) == len(set(moved.tolist())) == 1
     times = total_s(prefiller.step(portions(workload)[-1]))
     assert times[0] > times[1] > times[2] > times[0] / 4
-    sent = prefiller.passed(portions(workload)[-1], None)
+    sent = prefiller.passed(portions(workload)[-1], LayerKind())
     assert sent[0] == 0 < sent[1]
 
 
@@ -257,8 +258,8 @@ def test_prefill_beside_decoding_costs_its_attention_and_its_tokens() -> None:
     llm, own = find("dbrx"), np.array([100.0])
     decoder = Decoder(Table(setting(llm, H100, BF16), [Shape("colocated", "H100", tp=8, moe_tp=8, dense_tp=8)]), 2000)
     plain = decoder.parts(own)
-    nothing = decoder.parts(own, beside=Beside({False: np.zeros(1)}, 0.0))
-    more = decoder.parts(own, beside=Beside({False: np.full(1, 1e-4)}, 512.0))
+    nothing = decoder.parts(own, beside=Beside({LayerKind(): np.zeros(1)}, 0.0))
+    more = decoder.parts(own, beside=Beside({LayerKind(): np.full(1, 1e-4)}, 512.0))
     assert nothing.tolist() == plain.tolist()
     assert more[0, 0] == pytest.approx(plain[0, 0] + 40 * 1e-4, rel=CLOSE)
     machine = H100.machine

@@ -40,32 +40,9 @@ def tops(result: Result) -> list[float]:
 # --- malformed, or a shape that is refused ----------------------------------------------------------------------------
 
 
-def test_duplicate_expert_names_are_refused() -> None:
-    names(refusal([[1, 2, 3, 4]], gpus=2, slots=4, names=["e0", "e1", "e1", "e2"]), "e1", "unique", "1, 2")
-
-
-def test_experts_that_groups_do_not_divide_are_refused() -> None:
-    text = refusal([[1] * 10], gpus=4, slots=12, nodes=2, groups=4, group_rule="hierarchical")
-    names(text, "10", "4", "experts per group must be whole", "Use 5")
-
-
-def test_fewer_slots_than_experts_are_refused() -> None:
-    names(refusal([[1] * 16], gpus=4, slots=12), "12", "16", "at least 16 slots are needed")
-
-
 def test_a_load_that_is_not_a_number_is_refused_by_place() -> None:
     for row in ([5.0, float("nan"), 3.0, 1.0], np.array([5.0, np.nan, 3.0, 1.0], dtype=np.float32)):
         names(refusal([row], gpus=2, slots=4), "NaN", "layer 0", "expert 1")
-
-
-def test_slots_that_gpus_do_not_divide_are_refused_with_the_nearest_workable_redundancy() -> None:
-    text = refusal([[1] * 256], gpus=3, slots=256)
-    names(text, "256", "3", "nearest workable redundancy is 2", "258 slots, 86 a GPU")
-
-
-def test_layers_of_different_width_are_refused_by_layer() -> None:
-    text = refusal([[1] * 8, [1] * 4], gpus=4, slots=8)
-    names(text, "layer 1", "4", "8", "instance of their own")
 
 
 # --- well-formed rules that conflict ----------------------------------------------------------------------------------
@@ -150,12 +127,6 @@ def test_a_layer_without_load_is_planned_like_any_other(method: str) -> None:
     assert sorted(result.plan.slot_expert[0].tolist()) == list(range(8))
     assert result.solution["layers"][0]["imbalance"] == result.solution["imbalance_mean"] == 1.0
     assert result.solution["imbalance_total"] == result.solution["mean_over_max"] == 1.0
-
-
-def test_a_remainder_of_slots_is_spread_and_not_piled_up() -> None:
-    instance = PlacementInstance([[1] * 30], gpus=8, slots=30, uneven_slots=True)
-    assert instance.slots == (4, 4, 4, 4, 4, 4, 3, 3)
-    assert placement.solve(instance, method="lpt").objective == 4
 
 
 @pytest.mark.parametrize("method", ["lpt", *STRONG])

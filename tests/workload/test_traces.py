@@ -70,6 +70,14 @@ def test_trace_in_lines_equals_the_same_in_an_npz(tmp_path):
     assert (one.layers, one.steps, one.top_k, one.notes) == (other.layers, other.steps, other.top_k, other.notes)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64, np.int8])
+def test_small_and_unsigned_ids_are_read_as_they_are(tmp_path, dtype):
+    """Ids of one byte were called a file that is not whole."""
+    ids = routed(50)
+    np.savez(tmp_path / "trace.npz", topk_ids=ids.astype(dtype), layers=np.arange(3))
+    assert (read_trace(tmp_path / "trace.npz").loads == fold_ids(ids).loads).all()
+
+
 def test_trace_without_steps_has_no_counts_of_them():
     table = fold_ids(routed(100), experts=16)
     assert table.per_step is None and table.steps is None
@@ -282,3 +290,13 @@ def test_dummy_steps_of_counts_can_be_dropped():
     clean = without_dummies(replace(table, dummies=None))
     assert clean.loads.tolist() == counts(ids[:, 8448:], 60)
     assert clean.notes[-1] == "2 of 63 steps dropped, all of dummy rows" and clean.steps == 61
+
+
+@pytest.mark.parametrize("kind", ["uint8", "uint16", "uint32", "uint64"])
+def test_unsigned_ids_of_any_width_are_read(tmp_path, kind):
+    """The guard against wrapping compared narrow ids with a number that they cannot hold."""
+    from moeopt.workload.token_ids import read_token_ids
+
+    ids = np.array([[[0, 2], [1, 3], [2, 0]]])
+    np.savez(tmp_path / "trace.npz", topk_ids=ids.astype(kind), layers=[0])
+    assert read_token_ids(str(tmp_path / "trace.npz"), experts=4).ids.tolist() == ids.tolist()

@@ -44,6 +44,13 @@ def read_topology(
     ------
     InstanceError
         Not to be read, of no known kind, or broken; every violation that its reader found.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "cost.csv").write_text("0 1\\n1 0\\n")
+    ...     read_topology(f"{folder}/cost.csv").form
+    'rank-cost matrix'
     """
     paths = [path] if isinstance(path, str | Path) else list(path)
     if not paths:
@@ -59,6 +66,8 @@ def read_topology(
 
 def parse_topology(data: bytes, name: str) -> Cluster | Described:
     """`read_topology` for the bytes of one file.
+
+    `data` is the whole file, `name` what messages call it.
 
     >>> parse_topology(b"0 1\\n1 0\\n", "cost.csv").facts["ranks"]
     2

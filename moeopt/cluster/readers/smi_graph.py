@@ -11,6 +11,7 @@ from moeopt.cluster.building import DIRECT_S, NVLINK_S, PCIE_S, SMP_BYTES_PER_S,
 from moeopt.cluster.described import Described
 from moeopt.cluster.faults import Fault
 from moeopt.cluster.graph import Cluster, add_link, add_node
+from moeopt.cluster.nearest import nearest_nics
 from moeopt.cluster.readers.smi import PATHS, Matrix, read_matrix
 
 MOST_LINKS = 18
@@ -72,9 +73,22 @@ def _server(matrix: Matrix, name: str) -> Cluster:
     notes.append(f"PCIe is taken as {speed / 1e9:.0f} GB/s, which the matrix does not say")
     _tree(graph, matrix, ids, speed, notes)
     far = [matrix.names.get(nic, nic) for nic in matrix.nics if not _near(matrix, nic)]
+    found = Cluster(name, graph, tuple(notes))
     if far:
-        notes.append(f"no GPU is near {', '.join(far)}: for storage or management, or behind sockets")
+        notes.append(_behind_sockets(found) if len(far) == len(matrix.nics) else
+                     f"no GPU is near {', '.join(far)}: for storage or management, or behind sockets")  # fmt: skip
     return Cluster(name, graph, tuple(notes))
+
+
+def _behind_sockets(cluster: Cluster) -> str:
+    """Which ports count as nearest where the matrix says SYS from every GPU to every port."""
+    nearest = {port for ports in nearest_nics(cluster) for port in ports}
+    labels = [str(cluster.graph.nodes[port]["label"]) for port in cluster.nics if port in nearest]
+    if len(labels) == len(cluster.nics):
+        which = "all count as the nearest"
+    else:
+        which = f"{', '.join(labels)} count as the nearest, with the fewest switches on the way"
+    return f"no GPU is near a port, all are behind sockets (SYS): {which}"
 
 
 def _near(matrix: Matrix, nic: str) -> bool:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from moeopt.kernels.connectivity import Net
+from moeopt.kernels.replicas import Field
 from moeopt.limits import Deadline
 
 SLICE = 500
@@ -18,7 +19,7 @@ CELL_S, COMPILED_CELL_S = 3e-6, 2e-8
 """Seconds for a (member, unit) pair when a kernel counts everything, which it does once a call."""
 
 
-def paced(run: Callable[[int], object], rounds: int, net: Net, compiled: bool, deadline: Deadline) -> int:
+def paced(run: Callable[[int], object], rounds: int, net: Net | Field, compiled: bool, deadline: Deadline) -> int:
     """Call `run` with a number of rounds until they are done or the time is up; the rounds done.
 
     The first slice is one round, and none is begun that cannot be expected to end in time.

@@ -16,7 +16,9 @@ from moeopt.collocation.instance import RULES, CollocationInstance
 from moeopt.collocation.rows import Rows, loads_of
 from moeopt.collocation.rules import dispatch_table
 from moeopt.kernels import connectivity
+from moeopt.kernels import replicas as kernel
 from moeopt.kernels.connectivity import Hosting, Net
+from moeopt.kernels.replicas import BITS, Field
 from moeopt.limits import Deadline
 
 Ints = NDArray[np.int64]
@@ -89,15 +91,61 @@ def class_net(instance: CollocationInstance, row: int, rate: Floats, *, capped: 
         weight.append(rows.weight[mine] * times)
         source.append(np.full(int(mine.sum()), gpu))
     every = Rows(np.concatenate(sets), np.concatenate(weight), np.concatenate(source))
-    inside = np.bincount(units)
-    price = np.full(len(inside), 1.0 / instance.num_gpus if instance.source is None else 1.0)
     if instance.objective == "tokens":  # what a GPU gets from itself is work too
         every = Rows(every.sets, every.weight, np.full(len(every.weight), -1))
-        price = np.zeros(len(inside))
     return nets.net(
-        every, share.reshape(-1), units, len(gpus) * experts, price, rate, nets.caps(instance, units, loads),
+        every, share.reshape(-1), units, len(gpus) * experts, _price(instance, units), rate,
+        nets.caps(instance, units, loads),
         nets.seats(instance, units, loads, capped=capped),
     )  # fmt: skip
+
+
+def class_of(instance: CollocationInstance, units: Ints) -> Ints:
+    """(G,) the class of sources that each GPU is in, by its place among `classes`."""
+    gpus, _ = classes(instance, units)
+    return np.arange(instance.num_gpus) if len(gpus) == instance.num_gpus else np.unique(units, return_inverse=True)[1]
+
+
+def words(table: NDArray[np.bool_]) -> Ints:
+    """(..., W) the bits of a table (..., C).
+
+    >>> words(np.array([[True, False, True], [False, False, True]])).tolist()
+    [[5], [4]]
+    """
+    count = -(-table.shape[-1] // BITS)
+    found = np.zeros((*table.shape[:-1], count * BITS), dtype=np.int64)
+    found[..., : table.shape[-1]] = table
+    bits: Ints = (found.reshape(*table.shape[:-1], count, BITS) << np.arange(BITS)).sum(axis=-1)
+    return bits
+
+
+def field_of(instance: CollocationInstance, row: int, rate: Floats, *, capped: bool = False) -> Field:
+    """The layer's own rows, with what tells the classes of sources apart."""
+    units, loads = nets.search_units(instance), loads_of(instance, row)
+    gpus, size = classes(instance, units)
+    rows, share = nets.search_rows(instance, row), shares(instance, row, units)
+    one = nets.net(
+        rows, loads, units, instance.num_experts, _price(instance, units), rate, nets.caps(instance, units, loads),
+        nets.seats(instance, units, loads, capped=capped),
+    )  # fmt: skip
+    if instance.source is None:
+        of, sizes = np.full(len(rows.weight), -1), size
+    else:
+        of, sizes = class_of(instance, units)[rows.source], np.ones_like(size)
+    away = np.arange(len(one.price))[:, None] != units[gpus]
+    if instance.objective == "tokens":  # what a GPU gets from itself is work too
+        away[:] = True
+    distinct = np.unique(sizes)
+    return Field(
+        one.start, one.member, one.weight, of.astype(np.int64), one.first, one.rows, share, words(away),
+        words(sizes == distinct[:, None]), distinct, one.price, one.rate, one.cap, one.room, one.seat, one.top,
+    )  # fmt: skip
+
+
+def _price(instance: CollocationInstance, units: Ints) -> Floats:
+    """(U,) what a copy from one source costs; nothing where tokens are counted."""
+    each = 0.0 if instance.objective == "tokens" else 1.0 / instance.num_gpus if instance.source is None else 1.0
+    return np.full(len(np.unique(units)), each)
 
 
 def apart(instance: CollocationInstance, held: Ints) -> Ints:
@@ -144,6 +192,11 @@ class Spare:
         return class_net(self.instance, self.row, self.rate, capped=self.capped)
 
     @cached_property
+    def field(self) -> Field:
+        """The layer with its classes as bits."""
+        return field_of(self.instance, self.row, self.rate, capped=self.capped)
+
+    @cached_property
     def hosting(self) -> Hosting:
         """Its slots."""
         return hosting(self.instance, self.units)
@@ -164,7 +217,9 @@ class Spare:
         if empty and work <= (MOST_WORK if self.fast else MOST_WORK // 200):
             call = connectivity.grow if self.fast else connectivity.grow.plain()
             experts, timed = self.instance.num_experts, bool(self.rate.any())
-            self._paced(lambda most: call(self.net, self.hosting, found, experts, timed, part, must, most), empty)
+            self._paced(
+                lambda most: call(self.net, self.hosting, found, experts, timed, part, must, most), empty, self.net
+            )
         return self.seated(found)
 
     def changed(self, held: Ints, tries: int, rng: Ints) -> Ints:
@@ -172,19 +227,20 @@ class Spare:
 
         Every slice begins with the best plan so far and other slack.
         """
-        found, experts, timed = apart(self.instance, held), self.instance.num_experts, bool(self.rate.any())
-        call, slack = connectivity.replicate if self.fast else connectivity.replicate.plain(), cycle(SLACKS)
+        found, timed = apart(self.instance, held), bool(self.rate.any())
+        call, slack = kernel.replicate if self.fast else kernel.replicate.plain(), cycle(SLACKS)
         for first in range(0, tries, SLICE):
             if self.deadline.passed():
                 break
             self._paced(
-                lambda now: call(self.net, self.hosting, found, experts, timed, now, next(slack), rng),
+                lambda now: call(self.field, self.hosting, found, timed, now, next(slack), rng),
                 min(SLICE, tries - first),
+                self.field,
             )
         return self.seated(found)
 
-    def _paced(self, run: Callable[[int], object], rounds: int) -> None:
-        paced(run, rounds, self.net, self.fast, self.deadline)
+    def _paced(self, run: Callable[[int], object], rounds: int, net: Net | Field) -> None:
+        paced(run, rounds, net, self.fast, self.deadline)
 
     def seated(self, held: Ints) -> Ints:
         """(S,) experts of a unit on its GPUs by load, and slots filled that must be."""

@@ -55,27 +55,48 @@ def search(instance: CollocationInstance, context: Context) -> Outcome[Collocati
 
 
 def _layer(instance: CollocationInstance, row: int, rounds: int, fast: bool, context: Context) -> tuple[Ints, int]:
-    if instance.fill == "at_most":
-        held, done = spread.level_by_level(instance, row, _plan, rounds, fast, context)
+    if instance.fill == "all" or instance.num_slots == instance.num_experts:
+        tried, done = _plans(instance, row, rounds, fast, context)
+        held = tried[0]
     else:
-        held, done = _plan(instance, row, rounds, fast, context)
+        held, done = spread.level_by_level(instance, row, _plans, rounds, fast, context)
+    held, more = _finished(instance, row, held, rounds, fast, context)
+    return held, done + more
+
+
+def _finished(
+    instance: CollocationInstance, row: int, held: Ints, rounds: int, fast: bool, context: Context
+) -> tuple[Ints, int]:
+    """(S,) the plan under the load cap, with swaps priced on links where they tell more, and the swaps done."""
+    tried, done = [held, simple.in_order(instance)], 0  # never worse than these, however early it ends
     if (
         instance.max_imbalance is not None
         and spread.judged(instance, row, held)[0] > 0
         and not context.deadline.passed()
     ):
-        held, more = under_cap(instance, row, held, rounds, fast, context)
-        done += more
+        held, done = under_cap(instance, row, held, rounds, fast, context)
     if polish.needed(instance, row, held) and not context.deadline.passed():
         held = polish.polished(instance, row, held, context.seed, context.deadline)
-    return spread.best(instance, row, [held, simple.in_order(instance)]), done  # never worse, however early it ends
+    return spread.best(instance, row, [held, *tried]), done
 
 
-def _plan(instance: CollocationInstance, row: int, rounds: int, fast: bool, context: Context) -> tuple[Ints, int]:
-    """(S,) a plan of a layer, from experts in units to replicas in spare slots, and the swaps done."""
+def _plans(
+    instance: CollocationInstance, row: int, rounds: int, fast: bool, context: Context
+) -> tuple[list[Ints], int]:
+    """(S,) plans of a layer, from experts in units to replicas in spare slots, and the swaps done.
+
+    Where slots may stay empty, the second is the plan with all of them filled.
+    """
     plain = nets.layer_net(instance, row)
     unit, done = partition(instance, row, plain, rounds, fast, context)
     loads, units = loads_of(instance, row), nets.search_units(instance)
     held = fill.into_slots(instance, unit[: instance.num_experts], loads, units)
     rate = tempo(instance, plain, unit)
-    return spread.filled(instance, row, held, rate, rounds, fast, context), done
+    found = [spread.filled(instance, row, held, rate, rounds, fast, context)]
+    if instance.fill == "at_most" and instance.num_slots > instance.num_experts and not context.deadline.passed():
+        whole = spread.filling_all(instance)
+        full = spread.filled(whole, row, held, rate, rounds, fast, context)
+        full, more = _finished(whole, row, full, rounds, fast, context)
+        found.append(full)
+        done += more
+    return found, done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from moeopt.registry import Context
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Plan = Callable[[CollocationInstance, int, int, bool, Context], tuple[Ints, int]]
+Plans = Callable[[CollocationInstance, int, int, bool, Context], tuple[list[Ints], int]]
 
 TRIES = 4
 """Tries of replicas for each swap of experts."""
@@ -75,29 +76,28 @@ def best(instance: CollocationInstance, row: int, tried: list[Ints]) -> Ints:
 
 
 def level_by_level(
-    instance: CollocationInstance, row: int, plan: Plan, rounds: int, fast: bool, context: Context
+    instance: CollocationInstance, row: int, plans: Plans, rounds: int, fast: bool, context: Context
 ) -> tuple[Ints, int]:
     """(S,) the best plan with slots that may be empty, and the swaps done.
 
-    GPUs get one slot more at a time, from as few as hold the experts: a plan goes on from that of the level before, and
-    is kept where it is better. Whole plans are made anew at every doubling. So more slots never make a plan worse.
-    Every expert in every unit, where there is room, is tried too: no copies travel, and where these count nothing is
-    searched.
+    GPUs get one slot more at a time, from as few as hold the experts: a plan goes on from that of the level before, is
+    made anew, and once more with every slot filled, and the best is kept. So more slots never make a plan worse, nor
+    does that they may be empty. Every expert in every unit, where there is room, is tried too: no copies travel, and
+    where these count nothing is searched.
     """
     whole = _everywhere(instance, row)
     if whole is not None and judged(instance, row, whole)[:2] == (0.0, 0.0):
         return whole, 0
-    held, done, anew, before = None, 0, 0, instance
-    for number, part in enumerate(levels(instance)):
+    held, done, before = None, 0, instance
+    steps = list(levels(instance))
+    for number, part in enumerate(steps):
         if held is not None and context.deadline.passed():
             break
-        tried = [] if held is None else _further(part, row, _moved(before, part, held), rounds // TRIES, fast, context)
-        if number == anew:
-            anew = max(1, 2 * anew)
-            found, more = plan(part, row, rounds, fast, context)
-            tried.append(found)
-            done += more
-        held, before = min(tried, key=lambda one: judged(part, row, one)), part
+        share = replace(context, deadline=context.deadline.share(len(steps) - number))
+        tried, more = plans(part, row, rounds, fast, share)
+        if held is not None:
+            tried += _further(part, row, _moved(before, part, held), rounds // TRIES, fast, share)
+        held, before, done = best(part, row, tried), part, done + more
         if judged(part, row, held)[:2] == (0.0, 0.0):
             break
     assert held is not None
@@ -127,10 +127,19 @@ def levels(instance: CollocationInstance) -> Iterator[CollocationInstance]:
 
 def with_slots(instance: CollocationInstance, slots: Ints) -> CollocationInstance:
     """The same instance with other slots of GPUs."""
+    return _with(instance, "slots", slots)
+
+
+def filling_all(instance: CollocationInstance) -> CollocationInstance:
+    """The same instance with no slot empty."""
+    return _with(instance, "fill", "all")
+
+
+def _with(instance: CollocationInstance, field: str, value: object) -> CollocationInstance:
     found = copy(instance)
-    for name in ("gpu_of_slot", "unit_slots", "sha256", "_floors"):
+    for name in ("gpu_of_slot", "unit_slots", "sha256", "_floors", "_counts"):
         found.__dict__.pop(name, None)
-    object.__setattr__(found, "slots", slots)
+    object.__setattr__(found, field, value)
     return found
 
 

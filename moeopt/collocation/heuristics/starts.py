@@ -49,7 +49,7 @@ def in_order(instance: CollocationInstance) -> Ints:
 
 def starts(instance: CollocationInstance, row: int, seed: int, deadline: Deadline) -> Iterator[Ints]:
     """(S,) units of experts and empty slots, one start after the other; none that there is no time to load code for."""
-    from moeopt.collocation.heuristics.kernighan_lin import halves
+    from moeopt.collocation.heuristics.kernighan_lin import halves, least_s
     from moeopt.collocation.heuristics.spectral import embedded
 
     loads = loads_of(instance, row)
@@ -57,7 +57,8 @@ def starts(instance: CollocationInstance, row: int, seed: int, deadline: Deadlin
     if instance.objective != "tokens" and instance.transport.merges:
         if deadline.allows_import("scipy.optimize"):
             yield completed(instance, embedded(instance, row))
-        yield completed(instance, halves(instance, row, seed))
+        if not deadline.limited or deadline.remaining_s() > least_s(instance, row):
+            yield completed(instance, halves(instance, row, seed, deadline))
     for turn in range(RANDOM):
         rng = np.random.default_rng([seed, row, turn])
         yield completed(instance, dealt(rooms(instance), rng.permutation(instance.num_experts)))

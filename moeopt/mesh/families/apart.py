@@ -145,7 +145,7 @@ def _published(table: ApartTable, most: Ints) -> Bools:
     rows: Bools = (table.n_e == experts) & np.isin(table.m, PUBLISHED_M) & (table.redundant == 0) & (most > 1)
     full = np.maximum(most, 2).astype(np.float64)
     high, low = table.stages(full), table.stages(full / 2)
-    longest = max(high.attention_s)
+    longest = table.longest
     of_a = (high.attention_s[longest] - low.attention_s[longest]) / (full / 2)
     of_e = (high.expert_s - low.expert_s) / (full / 2 * table.n_a * top_k / experts)
     for row in np.flatnonzero(rows).tolist():

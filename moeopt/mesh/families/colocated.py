@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from moeopt.llm.layer_kinds import LayerKind
 from moeopt.mesh.config import Config, Enumerated
 from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
@@ -55,23 +56,19 @@ class Mixed:
         new = max(workload.computed_tokens, 1.0)
         return batch / self.decoder.table.pp * mean / workload.output_tokens * new / portion.chunk
 
-    def beside(self, portion: Portion) -> dict[bool, Floats]:
+    def beside(self, portion: Portion) -> dict[LayerKind, Floats]:
         """Seconds of the portion's attention in a layer beside decoding, whose step has read the weights already."""
-        setting, found = self.decoder.table.setting, {}
-        machine, reached = setting.gpu.machine, setting.gpu.machine.efficiency
-        for window in {window for window, _ in self.prefiller.kinds}:
-            _, flops, moved = self.prefiller.attention(portion, window)
-            computed = flops / (machine.peak(setting.numerics.attention) * reached.compute)
-            found[window is not None] = np.maximum(computed, moved / (machine.bytes_per_s * reached.memory))
-        return found
+        machine = self.decoder.table.setting.gpu.machine
+        kinds = dict.fromkeys(kind for kind, _ in self.prefiller.kinds)
+        return {kind: self.prefiller.attention_s(portion, kind, machine, weights=False) for kind in kinds}
 
     def times(
-        self, batch: Ints, portion: Portion, beside: dict[bool, Floats], draft: int, mean: float, dual: bool
+        self, batch: Ints, portion: Portion, beside: dict[LayerKind, Floats], draft: int, mean: float, dual: bool
     ) -> tuple[Floats, Floats]:
         """TPOT and TTFT."""
         decoder, own = self.decoder, self.decoder.own(batch)
         long, carried, busy = self.shares(batch, portion, beside, mean)
-        cases = {window: np.stack([np.zeros_like(own), seconds]) for window, seconds in beside.items()}
+        cases = {kind: np.stack([np.zeros_like(own), seconds]) for kind, seconds in beside.items()}
         both = Beside(cases, np.stack([np.zeros_like(own), carried.tokens]))
         plain, step = decoder.seconds(own, queries=draft + 1, dual=dual, beside=both)
         mixed = long * step + (1 - long) * plain
@@ -82,7 +79,7 @@ class Mixed:
         return tpot, first + wait_s(busy, portion.rounds * step, portion.prompts)
 
     def parts(
-        self, batch: Ints, portion: Portion, beside: dict[bool, Floats], draft: int, mean: float, dual: bool
+        self, batch: Ints, portion: Portion, beside: dict[LayerKind, Floats], draft: int, mean: float, dual: bool
     ) -> Floats:
         """Parts of a token's time, which add up to TPOT."""
         decoder, own = self.decoder, self.decoder.own(batch)
@@ -93,15 +90,14 @@ class Mixed:
         return (mixed * decoder.table.pp + more) / mean
 
     def shares(
-        self, batch: Ints, portion: Portion, beside: dict[bool, Floats], mean: float
+        self, batch: Ints, portion: Portion, beside: dict[LayerKind, Floats], mean: float
     ) -> tuple[Floats, Beside, Floats]:
         """The part of steps that are long, what they carry, and the part of a rank's steps that carry something."""
         busy: Floats = np.minimum(self.busy(batch, portion, mean), 1.0)
         ranks = np.where(together(self.decoder.table) > 0, self.decoder.table.dp, 1)
         any_rank: Floats = 1 - (1 - busy) ** ranks
         long: Floats = 1 - (1 - any_rank) ** self.decoder.table.pp
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.where(any_rank > 0, busy / any_rank, 1.0)
+        share = np.where(any_rank > 0, busy / np.where(any_rank > 0, any_rank, 1.0), 1.0)
         return long, Beside(beside, portion.chunk * share), busy
 
 
@@ -126,14 +122,17 @@ def _judge(context: Context, table: Table) -> list[Config]:
                 fit = rooms[draft, overlap].most(portion.chunk)
                 most = np.minimum(fit, context.most_batch)
 
+                def keeps_up(batch: Ints, chosen: tuple = chosen) -> Bools:  # type: ignore[type-arg]
+                    return mixed.busy(batch, chosen[0], chosen[3]) < below
+
                 def fits(batch: Ints, chosen: tuple = chosen) -> Bools:  # type: ignore[type-arg]
                     tpot, ttft = mixed.times(batch, *chosen)
-                    return (tpot <= limits[0]) & (ttft <= limits[1]) & (mixed.busy(batch, chosen[0], chosen[3]) < below)
+                    return (tpot <= limits[0]) & (ttft <= limits[1])
 
                 context.look()
                 alone = mixed.times(np.ones_like(most), *chosen)
                 least = np.minimum(least, alone)
-                batch = largest(fits, most)
+                batch = largest(fits, largest(keeps_up, most))  # the latter takes next to no time
                 kept = np.maximum(batch, 1)
                 tpot, ttft = mixed.times(kept, *chosen)
                 rate = batch * table.dp / tpot * context.launched(table, draft, overlap)

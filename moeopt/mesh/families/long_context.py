@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from moeopt.mesh.config import Config, Enumerated
-from moeopt.mesh.degrees import dense_reasons, divisors, moe_tp_reasons, tp_reasons
+from moeopt.mesh.degrees import dense_reasons, divisors, kvp_reasons, moe_tp_reasons, tp_reasons
 from moeopt.mesh.families.best import Best
 from moeopt.mesh.families.context import Context
 from moeopt.mesh.families.decode import binds, late
@@ -48,6 +48,8 @@ def every_shape(context: Context, gpu: GpuType) -> Iterator[Shape]:
     for tp in heads:
         for kvp in range(1, most // tp + 1):
             size = tp * kvp
+            if kvp_reasons(llm, kvp):
+                continue
             if size > gpu.node_gpus and size % gpu.node_gpus:
                 continue
             for ffn in [size] if kvp == 1 else [size, tp]:

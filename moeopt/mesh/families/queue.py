@@ -23,10 +23,10 @@ def wait_s(busy: Floats, service_s: Floats, prompts: int) -> Floats:
     >>> [float(wait_s(np.array(0.5), np.array(1.0), n)) for n in (1, 4)]
     [0.5, 0.25]
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if prompts == 1:
-            return np.where(busy < 1, busy * service_s / (2 * (1 - busy)), np.inf)
-        return np.where(busy < 1, service_s / (2 * prompts * (1 - busy)), np.inf)
+    idle = np.where(busy < 1, 1 - busy, 1.0)
+    if prompts == 1:
+        return np.where(busy < 1, busy * service_s / (2 * idle), np.inf)
+    return np.where(busy < 1, service_s / (2 * prompts * idle), np.inf)
 
 
 def busy_for(wait: Floats, service_s: Floats, prompts: int) -> Floats:

@@ -24,7 +24,7 @@ class Rooms:
     kept_tokens, reserve_bytes, numerics
         As in `room_of`; the format of the cache is that of the table.
     draft
-        Whether MTP layers are loaded.
+        Tokens drafted a step: with any MTP layers are loaded, and linear layers keep a state for each.
     overlap
         Whether two micro-batches are there at once.
 
@@ -46,21 +46,21 @@ class Rooms:
         setting = table.setting
         llm, gpu = setting.llm, setting.gpu
         most = max(table.pp.tolist())
-        kv = setting.numerics.kv
+        kv, states = setting.numerics.kv, 1 + draft if llm.attention.linear else 1
 
         def held(tp: int, cp: int, kvp: int, pp: int, dense_tp: int, ffn: int) -> list[float]:
             shape = replace(
                 table.shapes[0], tp=tp, dp=1, cp=cp, kvp=kvp, pp=pp, ep=1, moe_tp=1, dense_tp=dense_tp, redundant=0
             )
             shape = replace(shape, ffn_gpus=ffn or None)
-            rows = held_by(shape, llm, numerics, even_stages(llm.layers, pp), kept_tokens, kv, draft > 0)
+            rows = held_by(shape, llm, numerics, even_stages(llm.layers, pp), kept_tokens, kv, draft > 0, states)
             rows = rows + (rows[-1],) * (most - len(rows))
             return [*(row.weights for row in rows), *(row.experts for row in rows), *(row.kv for row in rows)]
 
         ffn = np.array([shape.ffn_gpus or 0 for shape in table.shapes])
         role = table.shapes[0].role
         columns = (table.tp, table.cp, table.kvp, table.pp, table.dense_tp, ffn)
-        found = table.gather(held, *columns, key=("held", role, numerics, kept_tokens, draft > 0, most))
+        found = table.gather(held, *columns, key=("held", role, numerics, kept_tokens, draft > 0, states, most))
         weights, experts, cache = found.reshape(3, most, len(table))
         spread = table.ep * table.moe_tp
         self.weights, self.kv = weights, cache

@@ -33,8 +33,7 @@ def speeds(instance: MeshInstance, configs: Sequence[Config], batches: Ints) -> 
     groups: dict[tuple[object, ...], list[int]] = {}
     for point, config in enumerate(configs):
         other = config.shape.expert_gpu if isinstance(config.shape, ApartShape) else ""
-        names = (config.demand, config.family, config.shape.gpu, other, config.kv)
-        groups.setdefault((*names, config.draft, config.overlap, config.chunk), []).append(point)
+        groups.setdefault((config.demand, config.family, config.shape.gpu, other, config.kv), []).append(point)
     found = np.zeros((3, len(configs)))
     for points in groups.values():
         some, batch = [configs[point] for point in points], batches[points]
@@ -43,7 +42,11 @@ def speeds(instance: MeshInstance, configs: Sequence[Config], batches: Ints) -> 
 
 
 def _of_group(instance: MeshInstance, configs: Sequence[Config], batch: Ints) -> Floats:
-    """Of configurations that differ in shape alone."""
+    """Of configurations of one family on the same GPUs.
+
+    What shapes share is looked up once; each way to run some of them (chunk, draft, overlap) is worked out for all and
+    taken for those, which is quicker than a table for each.
+    """
     one = configs[0]
     context = Context(instance, one.demand, instance.demands[one.demand])
     shape, workload = one.shape, context.demand.workload
@@ -55,21 +58,24 @@ def _of_group(instance: MeshInstance, configs: Sequence[Config], batch: Ints) ->
         seconds = table.step(batch)[0]
         return np.stack([seconds, np.zeros_like(seconds), batch * table.n_a * table.m / seconds])
     rows = Table(setting, [config.shape for config in configs if isinstance(config.shape, Shape)])
-    decoder, mean, first = (
-        Decoder(rows, workload.context_tokens),
-        (1.0, *instance.drafts)[one.draft],
-        np.zeros(len(rows)),
-    )
-    if one.family == "long":
-        own = batch.astype(np.float64)
-        seconds = decoder.seconds(own) - (decoder.hop_b(own) * (own - 1) / own if one.overlap else 0.0)
-    elif one.family == "colocated":
-        mixed = Mixed(decoder, Prefiller(rows, workload), context)
-        portion = next(some for some in portions(workload) if math.ceil(some.chunk) == one.chunk)
-        seconds, first = mixed.times(batch, portion, mixed.beside(portion), one.draft, mean, one.overlap)
-    else:
-        seconds = decoder.tpot_s(batch, draft=one.draft, mean=mean, dual=one.overlap)
-    return np.stack([seconds, first, batch * rows.dp / seconds])
+    decoder = Decoder(rows, workload.context_tokens)
+    mixed = Mixed(decoder, Prefiller(rows, workload), context) if one.family == "colocated" else None
+    found = np.zeros((2, len(rows)))
+    ways: dict[tuple[int, bool, int | None], list[int]] = {}
+    for point, config in enumerate(configs):
+        ways.setdefault((config.draft, config.overlap, config.chunk), []).append(point)
+    for (draft, overlap, chunk), points in ways.items():
+        mean, first = (1.0, *instance.drafts)[draft], np.zeros(len(rows))
+        if one.family == "long":
+            own = batch.astype(np.float64)
+            seconds = decoder.seconds(own) - (decoder.hop_b(own) * (own - 1) / own if overlap else 0.0)
+        elif mixed is not None:
+            portion = next(some for some in portions(workload) if math.ceil(some.chunk) == chunk)
+            seconds, first = mixed.times(batch, portion, mixed.beside(portion), draft, mean, overlap)
+        else:
+            seconds = decoder.tpot_s(batch, draft=draft, mean=mean, dual=overlap)
+        found[0, points], found[1, points] = seconds[points], first[points]
+    return np.stack([*found, batch * rows.dp / found[0]])
 
 
 def _apart(setting: Setting, instance: MeshInstance, configs: Sequence[Config], tokens: float) -> ApartTable:

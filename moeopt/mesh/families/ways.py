@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from moeopt.cost.roofline import Numerics
 from moeopt.llm.facts import LlmFacts
-from moeopt.mesh.degrees import dense_reasons, divisors, moe_tp_reasons, tp_reasons
+from moeopt.mesh.degrees import cp_reasons, dense_reasons, divisors, moe_tp_reasons, tp_reasons
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.instance import Demand, MeshInstance
 from moeopt.mesh.shape import Role, Shape
@@ -78,7 +78,7 @@ def _stage(
             if moe_tp > 1 and (size > near(gpu) or moe_tp_reasons(llm, moe_tp, numerics)):
                 continue
             ep = 1 if llm.dense else size // moe_tp
-            splits = divisors(size // tp) if long else [1]
+            splits = [cp for cp in divisors(size // tp) if not cp_reasons(llm, cp)] if long else [1]
             splits = [cp for cp in splits if not llm.dense or tp * cp == size]
             for extra in [0] if llm.dense else redundancies(instance, int(llm.experts or 0), ep):
                 grid = [(dense_tp, cp) for dense_tp in widths for cp in splits]

@@ -7,19 +7,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from moeopt.cost.layer_works import attended_by
 from moeopt.cost.operators import moe_ffn
+from moeopt.llm.layer_kinds import LayerKind
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.shape import ApartShape, Shape
 from moeopt.mesh.step.communicate import bytes_of, copies_of, line_of, vector_bytes
-from moeopt.mesh.step.table import TINY, Floats, Ints, Setting, Table, kinds_of, noise_of
-from moeopt.mesh.step.works import Works, attention_works, dense_works, head_works, roofline, touched_by
+from moeopt.mesh.step.table import TINY, Floats, Ints, Setting, Table, kinds_of, missed, noise_of
+from moeopt.mesh.step.works import (
+    Operators,
+    Works,
+    attention_works,
+    dense_works,
+    head_works,
+    latent_works,
+    roofline,
+    touched_by,
+)
 
 
 @dataclass(frozen=True)
 class Stages:
-    """Seconds of one micro-batch in one layer: T_a by tokens attended to, T_d, T_e, T_b."""
+    """Seconds of one micro-batch in one layer: T_a by kind of layer, T_d, T_e, T_b."""
 
-    attention_s: dict[float, Floats]
+    attention_s: dict[LayerKind, Floats]
     dispatch_s: Floats
     expert_s: Floats
     combine_s: Floats
@@ -69,9 +80,13 @@ class ApartTable:
         columns = [(one.tp_a, one.tp_e, one.n_e, one.redundant) for one in self.nodes]
         self.tp_a, self.tp_e, self.n_e, self.redundant = np.array(columns).reshape(-1, 4)[node].T
         llm, gpu = setting.llm, setting.gpu
-        self.kinds, self.layers = kinds_of(llm, context_tokens)
+        self.kinds, self.layers = kinds_of(llm)
+        attended = {kind: attended_by(llm, kind, context_tokens) for kind, _ in self.kinds}
+        self.longest = max(attended, key=lambda kind: attended[kind])
         inner = Table(setting, [Shape("decode", gpu.name, tp=one.tp_a, dense_tp=one.tp_a) for one in self.nodes])
-        self.attention = {tokens: attention_works(inner, tokens).take(node) for tokens, _ in self.kinds}
+        self.attention = {kind: attention_works(inner, kind, context_tokens).take(node) for kind in attended}
+        latent = latent_works(inner)
+        self.latent = None if latent is None else latent.take(node)
         self.head = head_works(inner).take(node)
         self.shared = self.dense = None
         if llm.shared_experts:
@@ -137,7 +152,9 @@ class ApartTable:
         more = reduced + overhead
         if self.shared is not None:
             more = more + self._seconds(self.shared, own) + reduced
-        first = {tokens: self._seconds(works, own) + more for tokens, works in self.attention.items()}
+        if self.latent is not None:
+            more = more + self._seconds(self.latent, own)
+        first = {kind: self._seconds(works, own) + more for kind, works in self.attention.items()}
         every = own * self.n_a
         busiest = every * self.load * self._chance(every)
         received = busiest * self.copies / self.n_e
@@ -148,7 +165,7 @@ class ApartTable:
             ways.append(np.maximum(sending, self.port_e[0] + received * size / self.tp_e / self.port_e[1]))
         return Stages(first, ways[0], second, ways[1])
 
-    def _seconds(self, works: Works, own: Floats) -> Floats:
+    def _seconds(self, works: Works | Operators, own: Floats) -> Floats:
         return works.seconds(self.setting.gpu.machine, own)
 
     def _chance(self, tokens: Floats) -> Floats:
@@ -160,7 +177,7 @@ class ApartTable:
     def _experts(self, tokens: Floats, busiest: Floats) -> Floats:
         """Seconds of the busiest node's experts for so many tokens of all attention nodes."""
         held, top_k = int(self.setting.llm.experts or 0) + self.redundant, int(self.setting.llm.top_k or 0)
-        touched = touched_by(tokens, held, top_k, self.n_e)
+        touched = touched_by(tokens, held, missed(held, top_k), self.n_e)
         return roofline(self.expert_gpu.machine, self.flops * busiest, self.read * touched, self.setting.numerics.ffn)
 
     def step(self, batch: Floats | Ints) -> tuple[Floats, Floats]:
@@ -176,8 +193,8 @@ class ApartTable:
         counts = {kind: self.layers.count(place) for place, kind in enumerate(self.kinds)}
         sent = found.dispatch_s + found.combine_s
         total = attention = experts = np.zeros_like(own)
-        for (tokens, moe), layers in counts.items():
-            first = found.attention_s[tokens]
+        for (kind, moe), layers in counts.items():
+            first = found.attention_s[kind]
             if not moe:
                 assert self.dense is not None
                 once = self._dense(self.dense, first, own)
@@ -188,8 +205,7 @@ class ApartTable:
             cycle = np.maximum(self.m * top, trip)
             total = total + layers * cycle
             attention, experts = attention + self.m * layers * first, experts + self.m * layers * found.expert_s
-        tokens, _ = self.kinds[self.layers[-1]]
-        first = found.attention_s[tokens]
+        first = found.attention_s[self.kinds[self.layers[-1]][0]]
         trip = first + sent + found.expert_s
         top = np.maximum(np.maximum(first, found.expert_s), np.maximum(found.dispatch_s, found.combine_s))
         head = self.m * self._seconds(self.head, own)
@@ -202,6 +218,8 @@ class ApartTable:
     def _dense(self, works: Works, first: Floats, own: Floats) -> Floats:
         """A dense layer: attention without shared experts, and a split FFN with its all-reduce."""
         reduced = self.fixed_a + self.slope_a * own
+        if self.latent is not None:
+            first = first - self._seconds(self.latent, own)
         if self.shared is not None:
             first = first - self._seconds(self.shared, own) - reduced
         result: Floats = first + self._seconds(works, own) + reduced

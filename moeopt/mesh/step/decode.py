@@ -8,20 +8,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from moeopt.llm.layer_kinds import LayerKind, draft_kind
 from moeopt.mesh.step.communicate import merge
 from moeopt.mesh.step.layers import FfnLayers
-from moeopt.mesh.step.parts import PARTS, slowest, total_s
+from moeopt.mesh.step.parts import PARTS, longest, slowest, total_s
 from moeopt.mesh.step.table import Floats, Ints, Table, kinds_of
 from moeopt.mesh.step.works import attention_works
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Prefill beside decoding: seconds of its attention in a layer, by whether the layer has a window, and its tokens
-    of each rank in FFNs and communication. For `Decoder.seconds` both may have a leading axis of cases.
+    """Prefill beside decoding: seconds of its attention in a layer, by the layer's kind, and its tokens of each rank in
+    FFNs and communication. For `Decoder.seconds` both may have a leading axis of cases.
     """
 
-    attention_s: Mapping[bool, Floats]
+    attention_s: Mapping[LayerKind, Floats]
     tokens: Floats | float
 
 
@@ -43,11 +44,13 @@ class Decoder:
 
     def __init__(self, table: Table, context_tokens: float) -> None:
         self.table = table
-        self.kinds, self.layers = kinds_of(table.setting.llm, context_tokens)
+        llm = table.setting.llm
+        self.kinds, self.layers = kinds_of(llm)
         self.counts, self.last = table.stages(len(self.kinds), self.layers)
-        self.attention = {tokens: attention_works(table, tokens) for tokens, _ in self.kinds}
+        self.drafter = draft_kind(llm)
+        kinds = dict.fromkeys([*(kind for kind, _ in self.kinds), self.drafter])
+        self.attention = {kind: attention_works(table, kind, context_tokens) for kind in kinds}
         self.ffn = FfnLayers(table, prefill=False)
-        self.longest = max(tokens for tokens, _ in self.kinds)
         self.launches = self._launches()
         self.merged = merge(table) if np.any(table.kvp > 1) else None
 
@@ -128,10 +131,13 @@ class Decoder:
             return np.zeros(len(self.table))
         sequences = np.asarray(sequences, dtype=np.float64)
         merged = self.merged[0] + self.merged[1] * sequences
-        attention, layers = np.zeros(len(self.table)), self.counts.sum(axis=(1, 2))
-        for place, (tokens, _) in enumerate(self.kinds):
-            one = self.attention[tokens].seconds(self.table.setting.gpu.machine, sequences, sequences)
-            attention = attention + one * self.counts[:, :, place].sum(axis=1)
+        attention, layers = np.zeros(len(self.table)), np.zeros(len(self.table))
+        for place, (kind, _) in enumerate(self.kinds):
+            if kind.linear:
+                continue  # a state is whole on every GPU: nothing is merged
+            count = self.counts[:, :, place].sum(axis=1)
+            one = self.attention[kind].seconds(self.table.setting.gpu.machine, sequences, sequences)
+            attention, layers = attention + one * count, layers + count
         result: Floats = np.minimum(attention, layers * merged)
         return result
 
@@ -144,8 +150,7 @@ class Decoder:
         for place, (times, layer) in enumerate(self._layers(sequences, queries, dual, beside)):
             one = layer[0] + layer[1] + layer[2] - (layer[5] if times == 2 else 0.0)
             found = found + (times * one)[..., None] * self.counts[:, :, place]
-        result: Floats = found.max(axis=-1) + hop
-        return result
+        return longest(found) + hop
 
     def _ends(self, sequences: Floats | Ints, queries: int, beside: Beside | None) -> tuple[Floats, Floats]:
         """Seconds of the head, and of the hop to the next stage."""
@@ -158,31 +163,45 @@ class Decoder:
     ) -> Iterator[tuple[int, list[Floats]]]:
         """For each kind of layer, how many micro-batches, and the parts of one."""
         sequences = np.asarray(sequences, dtype=np.float64)
-        for tokens, moe in self.kinds:
+        attended: dict[tuple[LayerKind, int], Floats] = {}  # layers differ in what follows attention more often
+        for kind, moe in self.kinds:
             times = 2 if dual and moe else 1
-            layer = self._layer(tokens, moe, sequences / times, queries, beside, times)
-            yield times, layer
+            own = sequences / times
+            if (kind, times) not in attended:
+                attended[kind, times] = self._attention_s(kind, own, queries)
+            yield times, self._layer(kind, moe, own, queries, beside, times, attended[kind, times])
 
     def _layer(
-        self, tokens: float, moe: bool, own: Floats, queries: int, beside: Beside | None = None, times: int = 1
+        self,
+        kind: LayerKind,
+        moe: bool,
+        own: Floats,
+        queries: int,
+        beside: Beside | None = None,
+        times: int = 1,
+        attention_s: Floats | None = None,
     ) -> list[Floats]:
         """Parts of one layer for `own` sequences of each rank and a `times`-th of what is beside, but for launches."""
         every = own * queries
-        first = self.attention[tokens].seconds(self.table.setting.gpu.machine, every, own)
+        first = self._attention_s(kind, own, queries) if attention_s is None else attention_s
         after = every
         if beside is not None:
-            first = first + beside.attention_s[tokens < self.longest] / times
+            first = first + beside.attention_s[kind] / times
             after = every + beside.tokens / times
         second, sent, exchanged = self.ffn.seconds(after, moe=moe, dual=times == 2)
-        if self.merged is not None:
+        if self.merged is not None and not kind.linear:
             sent = sent + self.merged[0] + self.merged[1] * every
         nothing = np.zeros_like(first)
         hidden = np.minimum(first + second + sent - exchanged, exchanged) if times == 2 else nothing
         return [first, second, sent, nothing, nothing, hidden]
 
+    def _attention_s(self, kind: LayerKind, own: Floats, queries: int) -> Floats:
+        """Seconds of attention of one layer for `own` sequences of each rank."""
+        return self.attention[kind].seconds(self.table.setting.gpu.machine, own * queries, own)
+
     def drafting(self, own: Floats) -> Floats:
-        """Parts of drafting one token: a pass of the last layer, and of the head."""
-        parts = self._layer(*self.kinds[self.layers[-1]], own, 1)
+        """Parts of drafting one token: a pass of a layer such as the last one, and of the head."""
+        parts = self._layer(self.drafter, self.kinds[self.layers[-1]][1], own, 1)
         parts[3] = np.full_like(parts[3], self.table.setting.overhead_s)
         parts[4] = self.ffn.head.seconds(self.table.setting.gpu.machine, own)
         return np.stack(parts)

@@ -59,13 +59,14 @@ class FfnLayers:
             computed = self.dense.seconds(self.table.setting.gpu.machine, tokens)
             return computed, self.dense_lines[0] + self.dense_lines[1] * tokens, np.zeros_like(computed)
         assert self.experts is not None
-        sent, hidden = self._sent(tokens, dual)
-        return self.experts.seconds(self.table, tokens), sent, hidden
+        noise = self.table.noise(tokens)
+        sent, hidden = self._sent(tokens, noise, dual)
+        return self.experts.seconds(self.table, tokens, noise), sent, hidden
 
-    def _sent(self, tokens: Floats, dual: bool) -> tuple[Floats, Floats]:
+    def _sent(self, tokens: Floats, noise: Floats, dual: bool) -> tuple[Floats, Floats]:
         """Gathered on all GPUs, or exchanged between GPUs with whole experts; the quicker where a domain has both."""
         gathered = self.gathered[0] + self.gathered[1] * tokens
-        busiest = tokens * self.table.noise(tokens)
+        busiest = tokens * noise
         nic = self.exchanged[0] + self.exchanged[1] * busiest
         exchanged = np.maximum(nic, self.exchanged[2] + self.exchanged[3] * busiest)
         whole = self.scattered[0] + self.scattered[1] * tokens + exchanged

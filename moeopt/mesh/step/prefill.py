@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from moeopt.cost.context_volumes import cp_volume
-from moeopt.cost.operators import attention_prefill
-from moeopt.cost.roofline import Work
+from moeopt.cost.context_volumes import cp_gather_volume, cp_volume
+from moeopt.cost.layer_works import layer_prefill
+from moeopt.cost.roofline import Machine, Work
 from moeopt.llm.facts import GROWING
+from moeopt.llm.layer_kinds import LayerKind
+from moeopt.llm.memory import index_bytes
 from moeopt.mesh.step.layers import FfnLayers
 from moeopt.mesh.step.parts import PARTS, slowest
-from moeopt.mesh.step.table import Floats, Table
+from moeopt.mesh.step.table import Floats, Table, kinds_of
 from moeopt.mesh.step.works import roofline
 from moeopt.mesh.workload import Workload
 
@@ -72,7 +74,7 @@ def portions(workload: Workload, least: int = 128) -> list[Portion]:
 class Prefiller:
     """Prefill steps of a table of shapes.
 
-    Strength: model. With one GPU a rank it is `moeopt.cost.attention_prefill`, `moe_ffn` and `dense_ffn` one after the
+    Strength: model. With one GPU a rank it is `moeopt.cost.layer_prefill`, `moe_ffn` and `dense_ffn` one after the
     other; context parallelism splits queries evenly (stripes) and sends keys and values around or turns heads and
     tokens, whichever is quicker.
     """
@@ -80,12 +82,8 @@ class Prefiller:
     def __init__(self, table: Table, workload: Workload) -> None:
         llm = table.setting.llm
         self.table, self.workload = table, workload
-        self._known: dict[tuple[int, float, float, int | None], Work] = {}
-        at, moe = llm.attention, set(llm.moe_layers)
-        windowed = set(at.windowed)
-        every = [(at.window if layer in windowed else None, layer in moe) for layer in range(llm.layers)]
-        self.kinds = list(dict.fromkeys(every))
-        self.layers = [self.kinds.index(kind) for kind in every]
+        self._known: dict[tuple[int, float, float, LayerKind], tuple[Work, ...]] = {}
+        self.kinds, self.layers = kinds_of(llm)
         self.counts, self.last = table.stages(len(self.kinds), self.layers)
         self.ffn = FfnLayers(table, prefill=True)
 
@@ -100,14 +98,13 @@ class Prefiller:
         """Parts of one pass of this portion of each rank through the slowest stage; `dual` as in decoding."""
         table, setting = self.table, self.table.setting
         parts = np.zeros((len(PARTS), *self.last.shape))
-        for place, (window, moe) in enumerate(self.kinds):
+        for place, (kind, moe) in enumerate(self.kinds):
             times = 2 if dual and moe else 1
-            weights, flops, moved = self.attention(portion, window)
-            first = roofline(setting.gpu.machine, flops / times, weights + moved / times, setting.numerics.attention)
+            first = self.attention_s(portion, kind, setting.gpu.machine, times=times)
             own = np.full(len(table), portion.chunk / times)
             second, sent, exchanged = self.ffn.seconds(own, moe=moe, dual=times == 2)
             hidden = np.minimum(first + second + sent - exchanged, exchanged) if times == 2 else np.zeros_like(first)
-            sent = sent + self.passed(portion, window) / times
+            sent = sent + self.passed(portion, kind) / times
             nothing = np.zeros_like(first)
             layer = np.stack([first, second, sent, nothing + setting.overhead_s, nothing, hidden])
             parts += times * layer[:, :, None] * self.counts[None, :, :, place]
@@ -116,27 +113,45 @@ class Prefiller:
         parts[2] += self.ffn.hop_s(np.full(len(table), portion.chunk))[:, None]
         return slowest(parts)
 
-    def attention(self, portion: Portion, window: int | None) -> Floats:
-        """Bytes of weights, operations, and all other bytes of one layer, (3, S): of one GPU."""
+    def attention_s(
+        self, portion: Portion, kind: LayerKind, machine: Machine, *, times: int = 1, weights: bool = True
+    ) -> Floats:
+        """Seconds of a `times`-th of the portion in one layer, one operator after another, with its weights or not."""
+        numerics = self.table.setting.numerics
+        dtypes = [numerics.attention, *([numerics.index] if kind.indexed else [])]
+        found = np.zeros(len(self.table))
+        for (fixed, flops, moved), dtype in zip(self.attention(portion, kind), dtypes, strict=True):
+            read = fixed if weights else 0.0
+            found = found + roofline(machine, flops / times, read + moved / times, dtype)
+        return found
+
+    def attention(self, portion: Portion, kind: LayerKind) -> Floats:
+        """Bytes of weights, operations, and all other bytes of one layer on one GPU: (operators, 3, S)."""
         setting = self.table.setting
 
-        def works(tp: int, new: float, before: float) -> Work:
-            key = (tp, new, before, window)
+        def works(tp: int, new: float, before: float) -> tuple[Work, ...]:
+            key = (tp, new, before, kind)
             if key not in self._known:
-                sizes = {"new_tokens": new, "cached_tokens": before, "tp": tp, "window": window}
-                self._known[key] = attention_prefill(setting.llm, numerics=setting.numerics, **sizes)  # type: ignore[arg-type]
+                sizes = {"new_tokens": new, "cached_tokens": before, "tp": tp}
+                self._known[key] = layer_prefill(setting.llm, kind, numerics=setting.numerics, **sizes)  # type: ignore[arg-type]
             return self._known[key]
 
-        def figures(tp: int, cp: int) -> tuple[float, float, float]:
-            none, one = works(tp, 0.0, 0.0), works(tp, portion.tokens, portion.before)
-            return none.bytes, portion.prompts * one.flops / cp, portion.prompts * (one.bytes - none.bytes)
+        def figures(tp: int, cp: int) -> list[float]:
+            found = []
+            for none, one in zip(works(tp, 0.0, 0.0), works(tp, portion.tokens, portion.before), strict=True):
+                found += [none.bytes, portion.prompts * one.flops / cp, portion.prompts * (one.bytes - none.bytes)]
+            return found
 
-        return self.table.gather(figures, self.table.tp, self.table.cp, key=("prefill", portion, window))
+        found = self.table.gather(figures, self.table.tp, self.table.cp, key=("prefill", portion, kind))
+        return found.reshape(-1, 3, len(self.table))
 
-    def passed(self, portion: Portion, window: int | None) -> Floats:
-        """Seconds of context parallelism in one layer: the quickest product of ring and Ulysses."""
+    def passed(self, portion: Portion, kind: LayerKind) -> Floats:
+        """Seconds of context parallelism in one layer: the quickest product of ring and Ulysses.
+
+        An index needs all keys before it selects: they and the latents are gathered.
+        """
         llm, numerics, gpu = self.table.setting.llm, self.table.setting.numerics, self.table.setting.gpu
-        at = llm.attention
+        at, window = llm.attention, kind.window
         seen = portion.tokens + (portion.before if window is None else min(portion.before, float(window)))
 
         def figures(tp: int, cp: int) -> tuple[float]:
@@ -152,6 +167,10 @@ class Prefiller:
             kv = portion.prompts * seen * one * numerics.kv_bytes
             query = portion.prompts * portion.tokens * heads * int(at.head_dim or 0) * 2
             link = gpu.link(tp * cp)
+            if kind.indexed:
+                gathered = kv + portion.prompts * seen * index_bytes(llm, numerics.kv)
+                whole = cp_gather_volume(gathered, ranks=cp)
+                return (whole.rounds * link.alpha_s + float(whole.sent_bytes) / link.bytes_per_s,)
             times = []
             for turn in [d for d in range(1, cp + 1) if cp % d == 0]:
                 if turn > 1 and (at.kind not in GROWING or heads % turn or own_kv % turn):
@@ -160,5 +179,5 @@ class Prefiller:
                 times.append(found.rounds * link.alpha_s + float(found.sent_bytes) / link.bytes_per_s)
             return (min(times),)
 
-        result: Floats = self.table.gather(figures, self.table.tp, self.table.cp, key=("passed", portion, window))[0]
+        result: Floats = self.table.gather(figures, self.table.tp, self.table.cp, key=("passed", portion, kind))[0]
         return result

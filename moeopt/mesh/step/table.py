@@ -10,10 +10,10 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.cost.attention_sizes import attended
 from moeopt.cost.noise import expected_maximum
 from moeopt.cost.roofline import Numerics
 from moeopt.llm.facts import LlmFacts
+from moeopt.llm.layer_kinds import LayerKind, layer_kinds
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.imbalance import Imbalance
 from moeopt.mesh.shape import Shape
@@ -62,6 +62,12 @@ def noise_of(setting: Setting, held: Ints, ranks: Ints) -> Floats:
     factors = {count: expected_maximum(count) for count in set(ranks.tolist())}
     highest = np.array([factors[count] for count in ranks.tolist()])
     result: Floats = highest * np.sqrt((1 - 1 / ranks) * np.maximum(held - top_k, 0) / np.maximum(held - 1, 1))
+    return result
+
+
+def missed(held: Ints, top_k: int) -> Floats:
+    """``log(1 - k/E)``, replicas among E; 0 where every expert sees every token."""
+    result: Floats = np.log1p(-np.where(held > top_k, top_k / np.maximum(held, 1), 0.0))
     return result
 
 
@@ -143,21 +149,48 @@ class Table:
 
     def noise(self, tokens: Floats) -> Floats:
         """Busiest rank of one step over the mean, beyond `load`: chance, for so many tokens of each rank."""
-        with np.errstate(divide="ignore"):
-            result: Floats = 1 + self._noise / np.sqrt(np.maximum(tokens, TINY))
+        result: Floats = 1 + self._noise / np.sqrt(np.maximum(tokens, TINY))
         return result
+
+    @cached_property
+    def missed(self) -> Floats:
+        """Logarithm of the part of tokens that a physical expert does not see."""
+        return missed(self.held, int(self.setting.llm.top_k or 0))
 
     def gather(self, figures: Callable[..., Sequence[float]], *columns: Ints, key: Hashable) -> Floats:
         """Figures of every row, asked once for each distinct one: (figures, rows).
 
         `key` says what they depend on besides the setting and these columns: tables of one setting share them.
         """
-        rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        rows, places = self._distinct(columns)
         known = self.setting.memo.setdefault(key, {})
-        for row in dict.fromkeys(rows):
+        for row in rows:
             if row not in known:
                 known[row] = tuple(figures(*row))
-        return np.array([known[row] for row in rows], dtype=np.float64).reshape(len(rows), -1).T
+        found = np.array([known[row] for row in rows], dtype=np.float64).reshape(len(rows), -1).T
+        return found[:, places]
+
+    def _distinct(self, columns: tuple[Ints, ...]) -> tuple[list[tuple[int, ...]], Ints]:
+        """Rows of these columns, each once, and the place of every row among them; found once for the same arrays."""
+        key = tuple(map(id, columns))
+        known = self._places.get(key)
+        if known is None:
+            code, size = np.zeros(len(self), dtype=np.int64), 1
+            for column in columns:
+                more = int(column.max(initial=0)) + 1
+                if size * more >= 2**63:
+                    code = np.unique(code, return_inverse=True)[1]
+                    size = len(code)
+                code, size = code * more + column, size * more
+            _, first, places = np.unique(code, return_index=True, return_inverse=True)
+            rows = list(zip(*(column[first].tolist() for column in columns), strict=True))
+            known = self._places[key] = (columns, rows, places.reshape(-1))
+        return known[1], known[2]
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, ...], tuple[tuple[Ints, ...], list[tuple[int, ...]], Ints]]:
+        """By the identity of columns, which stay alive with it: what `_distinct` finds."""
+        return {}
 
     def stages(self, kinds: int, layers: Sequence[int]) -> tuple[Floats, Floats]:
         """Layers of every kind in every stage that differs, and whether it ends the LLM: (S, R, K) and (S, R).
@@ -185,15 +218,19 @@ def _stages(pp: int, kinds: int, layers: tuple[int, ...]) -> list[tuple[int, ...
     return list(rows)
 
 
-def kinds_of(llm: LlmFacts, context_tokens: float) -> tuple[list[tuple[float, bool]], list[int]]:
-    """Kinds of layers, (tokens attended to, whether it has experts), and the kind of every layer.
+Kind = tuple[LayerKind, bool]
+"""Kind of a layer's attention, and whether it has experts."""
+
+
+def kinds_of(llm: LlmFacts) -> tuple[list[Kind], list[int]]:
+    """Kinds of layers, and the kind of every layer.
 
     >>> from moeopt.llm import find
-    >>> kinds, layers = kinds_of(find("deepseek-v3"), 4096.0)
-    >>> kinds, layers[:4]
-    ([(4096.0, False), (4096.0, True)], [0, 0, 0, 1])
+    >>> kinds, layers = kinds_of(find("deepseek-v3"))
+    >>> [moe for _, moe in kinds], layers[:4]
+    ([False, True], [0, 0, 0, 1])
     """
     moe = set(llm.moe_layers)
-    every = [(tokens, layer in moe) for layer, tokens in enumerate(attended(llm, context_tokens))]
+    every = [(kind, layer in moe) for layer, kind in enumerate(layer_kinds(llm))]
     kinds = list(dict.fromkeys(every))
     return kinds, [kinds.index(kind) for kind in every]

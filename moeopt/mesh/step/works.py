@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
-from moeopt.cost.operators import attention_decode, dense_ffn, lm_head, moe_ffn
+from moeopt.cost.layer_works import layer_decode
+from moeopt.cost.operators import dense_ffn, lm_head, moe_ffn
 from moeopt.cost.roofline import Machine
+from moeopt.llm.attention_counts import latent_parameters
+from moeopt.llm.layer_kinds import LayerKind
 from moeopt.mesh.step.table import Floats, Ints, Table
 
 
@@ -36,17 +40,66 @@ def roofline(machine: Machine, flops: Floats, moved: Floats, dtype: str) -> Floa
     return np.maximum(flops / (machine.peak(dtype) * reached.compute), moved / (machine.bytes_per_s * reached.memory))
 
 
-def attention_works(table: Table, attended: float) -> Works:
+@dataclass(frozen=True)
+class Operators:
+    """Operators that run one after another, as attention and an index do.
+
+    `query_bytes` are moved a token besides what `Works` counts a sequence; ``None``: nothing is.
+    """
+
+    works: tuple[Works, ...]
+    query_bytes: tuple[Floats | None, ...]
+
+    def take(self, rows: Ints) -> Operators:
+        """These rows, in this order."""
+        return Operators(
+            tuple(works.take(rows) for works in self.works),
+            tuple(None if each is None else each[rows] for each in self.query_bytes),
+        )
+
+    def seconds(self, machine: Machine, tokens: Floats, sequences: Floats | None = None) -> Floats:
+        """Of so many tokens, which belong to so many sequences (default: one each)."""
+        own = tokens if sequences is None else sequences
+        times = []
+        for one, each in zip(self.works, self.query_bytes, strict=True):
+            moved = one.fixed_bytes + one.token_bytes * own
+            if each is not None:
+                moved = moved + each * tokens
+            times.append(roofline(machine, one.flops * tokens, moved, one.dtype))
+        return reduce(np.add, times)
+
+
+def attention_works(table: Table, kind: LayerKind, context_tokens: float) -> Operators:
     """Attention of one layer in decoding: a token is one query of a sequence, whose cache is read once a step."""
     llm, numerics = table.setting.llm, table.setting.numerics
 
-    def figures(tp: int, kvp: int, out: int) -> tuple[float, float, float]:
-        sizes = {"context_tokens": attended, "tp": tp, "kvp": kvp, "out_tp": out}
-        none, one = (attention_decode(llm, sequences=n, numerics=numerics, **sizes) for n in (0, 1))  # type: ignore[arg-type]
-        return one.flops, none.bytes, one.bytes - none.bytes
+    def figures(tp: int, kvp: int, out: int) -> list[float]:
+        sizes = {"context_tokens": context_tokens, "tp": tp, "kvp": kvp, "out_tp": out}
+        none, one, two = (
+            layer_decode(llm, kind, sequences=n, queries=q, numerics=numerics, **sizes)  # type: ignore[arg-type]
+            for n, q in ((0, 1), (1, 1), (1, 2))
+        )
+        found = []
+        for idle, first, second in zip(none, one, two, strict=True):
+            again = second.bytes - first.bytes
+            found += [first.flops, idle.bytes, first.bytes - idle.bytes - again, again]
+        return found
 
-    flops, fixed, each = table.gather(figures, table.tp, table.kvp, table.out, key=("attention", attended))
-    return Works(flops, fixed, each, numerics.attention)
+    dtypes = [numerics.attention, *([numerics.index] if kind.indexed else [])]
+    found = table.gather(figures, table.tp, table.kvp, table.out, key=("attention", kind, context_tokens))
+    rows = found.reshape(len(dtypes), 4, -1)
+    works = tuple(Works(row[0], row[1], row[2], dtype) for row, dtype in zip(rows, dtypes, strict=True))
+    return Operators(works, tuple(row[3] if row[3].any() else None for row in rows))
+
+
+def latent_works(table: Table) -> Works | None:
+    """Projections of a token into the space of routed experts and back, whole on every GPU; ``None`` without them."""
+    parameters = latent_parameters(table.setting.llm)
+    if not parameters:
+        return None
+    numerics = table.setting.numerics
+    one = np.ones(len(table))
+    return Works(2.0 * parameters * one, parameters * numerics.weight_bytes * one, 0.0 * one, numerics.ffn)
 
 
 def dense_works(table: Table, width: int) -> Works:
@@ -87,10 +140,10 @@ class ExpertWorks:
     expert_bytes: Floats
     dtype: str
 
-    def seconds(self, table: Table, tokens: Floats) -> Floats:
-        """`tokens` are those of one data-parallel rank."""
+    def seconds(self, table: Table, tokens: Floats, noise: Floats) -> Floats:
+        """`tokens` are those of one data-parallel rank, `noise` that of the table for so many."""
         moved = self.fixed_bytes + self.expert_bytes * touched(table, tokens * table.dp)
-        flops = (self.flops + self.routed_flops * table.noise(tokens)) * tokens
+        flops = (self.flops + self.routed_flops * noise) * tokens
         return roofline(table.setting.gpu.machine, flops, moved, self.dtype)
 
 
@@ -120,13 +173,12 @@ def touched(table: Table, tokens: Floats) -> Floats:
     The mean of all GPUs, ``E/ep (1 - (1 - k/E)^n)`` with replicas among E, but at least one expert once there is a
     token: somebody reads it. Strength: a floor, which small batches on many GPUs would otherwise go below.
     """
-    return touched_by(tokens, table.held, int(table.setting.llm.top_k or 0), table.ep)
+    return touched_by(tokens, table.held, table.missed, table.ep)
 
 
-def touched_by(tokens: Floats, held: Ints, top_k: int, ranks: Ints) -> Floats:
-    """`touched` in plain numbers."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        some = -np.expm1(tokens * np.log1p(-np.minimum(top_k / held, 1.0)))
-    mean = np.where(held > top_k, some, np.minimum(tokens, 1.0)) * held / ranks
-    result: Floats = np.maximum(mean, np.minimum(tokens, 1.0))
+def touched_by(tokens: Floats, held: Ints, missed: Floats, ranks: Ints) -> Floats:
+    """`touched` in plain numbers, with `missed` as `moeopt.mesh.step.table.missed` has it."""
+    once = np.minimum(tokens, 1.0)
+    mean = np.where(missed < 0, -np.expm1(tokens * missed), once) * held / ranks
+    result: Floats = np.maximum(mean, once)
     return result

@@ -162,9 +162,7 @@ class _Layer:
         self.even, self.value = self._costs(self.held)
         self.goal = float(run.bounds[row].value) / scale / (1 - run.slack)
         self.cap = max(self.even, float(run.even_bounds[row].value) / scale / (1 - run.slack))
-        self.rng = np.array(
-            [1 + ((run.context.seed * 1_000_003 + row) * 2654435761 + 54321) % 2147483645], dtype=np.int64
-        )
+        self.rng = np.array([1 + (run.context.seed_of(row) * 2654435761 + 54321) % 2147483645], dtype=np.int64)
         self.out_of_time = False
 
     def search(self, eplb_too: NDArray[np.int64] | None) -> None:

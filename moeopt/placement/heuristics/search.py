@@ -337,7 +337,7 @@ class _Run:
         return ROUNDS if limit is None else limit
 
     def _seed(self, row: int) -> int:
-        return self.context.seed * 1_000_003 + row
+        return self.context.seed_of(row)
 
     def _costs(self, held: NDArray[np.int64]) -> NDArray[np.float64]:
         """(L,) cost of the busiest GPU in floating point; the referee has the last word."""

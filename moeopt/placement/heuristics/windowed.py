@@ -207,7 +207,7 @@ class _Part:
         self.state = np.where(start < 0, self.field.empty, start).astype(np.int64)
         self.incumbent = self.state.copy()
         self.memory = kernel.remember_windows(value)
-        seed = run.context.seed * 1_000_003 + row
+        seed = run.context.seed_of(row)
         self.rng = np.array([1 + (seed * 2654435761 + 12345) % 2147483645], dtype=np.int64)
         self.done = 0
 
