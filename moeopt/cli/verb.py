@@ -131,6 +131,9 @@ def _guarded(work: Callable[[], int], common: Common) -> int:
         if isinstance(error, MemoryError):
             complain(f"there is not enough memory for this input: {error or 'all of it is taken'}")
             return BAD_USAGE
+        if isinstance(error, RecursionError):
+            complain("the input nests lists or objects hundreds deep, and no document does. Repair the file")
+            return BAD_USAGE
         complain(f"this is a fault of moeopt, please report it: {type(error).__name__}: {error}")
         if not common.debug:
             complain("the same command with --debug shows where it happened")

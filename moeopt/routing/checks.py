@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from moeopt.errors import Violations
 
+MOST_EXPERTS = 65_536
+"""A document that names a higher id has a slip, and a table for all of them would fill the memory."""
 MOST_GPUS = 65_536
 """More is surely a slip of the keyboard."""
 LEAST, LARGEST = 1e-50, 1e50
@@ -237,3 +239,10 @@ def sources(value: Any, loads: NDArray[Any], count: int, check: Violations) -> N
         check.add("sources", said, rule=rule, fix="Count both from the same trace", where=where)
     kept.flags.writeable = False
     return kept
+
+
+def widest_id(slot_expert: Any, shares: Sequence[Sequence[Sequence[float]]]) -> int:
+    """The highest expert id of slots and shares; slots that are no lists of ids are refused with the instance."""
+    rows = slot_expert if isinstance(slot_expert, list) else []
+    held = (one for row in rows if isinstance(row, list) for one in row if type(one) is int)
+    return max([0, *held, *(int(row[0]) for rows in shares for row in rows if row)])

@@ -14,6 +14,7 @@ from moeopt.errors import InstanceError, PlanError, Violations
 from moeopt.forms import result_form
 from moeopt.result_frame import InstanceReference, ResultFrame, check_schema
 from moeopt.routing import verify
+from moeopt.routing.checks import MOST_EXPERTS, widest_id
 from moeopt.routing.document import read_instance
 from moeopt.routing.instance import RoutingInstance
 from moeopt.routing.plan import Routing
@@ -125,10 +126,11 @@ def document_faults(
     if found != ids:
         return [f"layers: the routing has {found}, its instance {ids}"]
     faults = list(_arithmetic(document))
-    width = max((int(row[0]) for rows in solution.shares for row in rows if row), default=0)
-    known = max((expert for row in document.instance.document.get("slot_expert", []) for expert in row), default=0)
     if loads is None:
-        table = np.ones((len(found), max(width, known) + 1))
+        widest = widest_id(document.instance.document.get("slot_expert"), solution.shares)
+        if widest >= MOST_EXPERTS:
+            return [*faults, f"expert {widest} has a share or a slot, ids run to {MOST_EXPERTS - 1:,} at most"]
+        table = np.ones((len(found), widest + 1))
     else:
         given = list(layers) if layers is not None else found
         absent = [layer for layer in found if layer not in given]

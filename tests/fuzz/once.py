@@ -37,16 +37,16 @@ def once(kind: Kind, path: Path, whole: bytes, seed: int) -> None:
     path.write_bytes(data)
     for verb in kind.verbs:
         words = [word.replace("@", str(path)).replace("%", str(path.parent)) for word in verb.split()]
-        with _watched(verb):
+        with watched(verb):
             code, said = run(*words)
         if code not in CODES or "Traceback" in said or "internal error" in said:
             raise Bad(f"{verb}: exit {code}: {said[-600:]}")
     for call in kind.calls:
-        with _watched(call.__name__):
+        with watched(call.__name__):
             call(path)
 
 
-class _watched:
+class watched:
     """Errors of the house pass; others, warnings, seconds and memory beyond the limits are `Bad`."""
 
     def __init__(self, what: str) -> None:

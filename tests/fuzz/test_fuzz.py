@@ -14,7 +14,7 @@ import pytest
 from moeopt.errors import InstanceError
 from tests.fuzz.damage import damaged
 from tests.fuzz.kinds import KINDS, run
-from tests.fuzz.once import once, warm
+from tests.fuzz.once import once, warm, watched
 
 SEEDS = 3
 """A glance at each kind; ``python -m tests.fuzz`` goes on for as long as one likes."""
@@ -81,3 +81,37 @@ def test_half_a_character_in_constants_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(document))
     code, said = run("inspect", path)
     assert code == 2 and "half of a character" in said
+
+
+@pytest.mark.parametrize("expert", ["2147483648", "1e300", "70000"])
+@pytest.mark.parametrize("key", ["shares", "slot_expert"])
+def test_an_expert_of_a_huge_id_costs_neither_time_nor_memory(tmp_path: Path, expert: str, key: str) -> None:
+    """Verify made a table for every id up to it."""
+    path = KINDS["routing result"].make(tmp_path)
+    text = path.read_text()
+    start = text.index(f'"{key}"')
+    path.write_text(text[:start] + re.sub(r"\[0, ", f"[{expert}, ", text[start:], count=1))
+    with watched("verify"):
+        code, said = run("verify", path)
+    assert code in (2, 5) and "fault of moeopt" not in said
+
+
+@pytest.mark.parametrize("rows", [3, None, [3], [["x"]], [[[0]]], "x", {}])
+def test_slots_of_a_routing_that_are_no_table_are_said(tmp_path: Path, rows: object) -> None:
+    path = KINDS["routing result"].make(tmp_path)
+    document = json.loads(path.read_text())
+    document["instance"]["document"]["slot_expert"] = rows
+    path.write_text(json.dumps(document))
+    code, said = run("verify", path)
+    assert code in (2, 5) and "fault of moeopt" not in said
+
+
+@pytest.mark.parametrize("depth", [300, 900, 950, 20_000])
+def test_lists_hundreds_deep_are_refused(tmp_path: Path, depth: int) -> None:
+    """Shallow enough to be parsed, they were too deep for what came after."""
+    path = KINDS["collocation result"].make(tmp_path)
+    document = json.loads(path.read_text())
+    document["instance"]["document"] = "deep"
+    path.write_text(json.dumps(document).replace('"deep"', '{"schema": ' + "[" * depth + "]" * depth + "}"))
+    code, said = run("verify", path)
+    assert code in (2, 5) and "fault of moeopt" not in said

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moeopt.microbatch import bounds
+from moeopt.microbatch import PATTERNS, MicrobatchInstance, bounds
 from moeopt.microbatch.cycle_ratio import cycle_ratio, largest_ratio, time_by_cycle
 from moeopt.microbatch.graph import Stage, StageGraph, flow
 
@@ -134,3 +134,16 @@ def test_largest_ratio_begins_where_it_is_told() -> None:
     kept = largest_ratio(edges, 2, Fraction(8), (9,))
     assert (kept.value, kept.cycle) == (8, (9,))
     assert largest_ratio(edges[2:], 2, Fraction(0), ()).cycle == (1,)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_strongest_argument_of_alike_micro_batches_is_that_of_any(pattern: str) -> None:
+    stages = PATTERNS[pattern].stages
+    for turn in range(6):
+        times = {name: Fraction(1 + (turn * (place + 2)) % 7, 3) for place, name in enumerate(stages)}
+        instance = MicrobatchInstance(
+            {name: float(time) for name, time in times.items()}, layers=1 + turn, pattern=pattern, m=[1, 2, 3]
+        )
+        for candidate in instance.candidates:
+            every = bounds.arguments(instance.graph(candidate))
+            assert bounds.bound(instance, candidate).seconds == max(one.seconds for one in every)

@@ -59,7 +59,7 @@ def test_ticks_are_whole_and_divide_into_the_seconds_again() -> None:
         assert [Fraction(time, ticks) for time in made.durations] == [Fraction(time) for time in graph.durations]
 
 
-@pytest.mark.parametrize("pattern", ["ping-pong", "dual", "chunks"])
+@pytest.mark.parametrize("pattern", ["ping-pong", "dual", "chunks", "shared-link"])
 def test_a_long_step_takes_what_going_through_it_takes(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     times = {"dispatch": 1, "experts": 2} if pattern == "chunks" else TIMES
     instance = MicrobatchInstance(times, layers=40, pattern=pattern, m=[2, 3])

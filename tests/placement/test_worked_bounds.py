@@ -274,7 +274,7 @@ def test_under_a_rule_of_whole_sources_deals_hold_without_proofs() -> None:
         == even
     )
     (cheap,) = bounds.cheap(instance)
-    assert cheap.value >= even and cheap.kind in ("deals", "sources")
+    assert cheap.value == max(even, bounds.check(instance, 0, {"kind": "sources"}))
     assert bounds.tighten(instance, cheap, 0, float(cheap.value) * 2) is cheap
     assert bounds.priced(instance, cheap, 0, float(cheap.value) * 2, 0.0, Deadline(None)) is cheap
 
@@ -375,6 +375,7 @@ EACH = {"kind": "windows", "windows": [{"kind": "largest"}] * 3}
         ({"combine": "cvar", "alpha": 0.5}, {**BLEND, "weights": ["2/3", "1/3", "0"]}, Fraction(14, 9)),
         ({"combine": "cvar", "alpha": 0.5}, {**BLEND, "weights": ["3/4", "1/4", "0"]}, None),
         ({}, {**BLEND, "weights": ["1/2", "1/4", "0"]}, None),
+        ({}, {**BLEND, "weights": [1, 1, -1]}, None),
         ({}, {**BLEND, "weights": ["1/2", "1/2"]}, None),
         ({}, {**BLEND, "weights": "111"}, None),
         ({}, {**BLEND, "blended": 3}, None),
@@ -427,3 +428,19 @@ def test_tightened_windows_are_never_worse_and_hold() -> None:
         assert cheap.value < tight.value <= best and bounds.check(instance, 0, tight.certificate) == tight.value
     assert bounds.tighten(instance, cheap, 0, float(cheap.value)) is cheap
     assert bounds.tighten(instance, cheap, 0, 0.0) is cheap
+
+
+def test_tightened_windows_under_a_rule_of_whole_sources_hold() -> None:
+    loads = [[[10, 4, 4, 4, 4, 4]], [[4, 4, 4, 4, 4, 10]]]
+    instance = PlacementInstance(loads, slots=[3, 3], split="sglang-static")
+    (cheap,) = bounds.cheap(instance)
+    tight = bounds.tighten(instance, cheap, 0, float(cheap.value) * 2)
+    assert bounds.check(instance, 0, tight.certificate) == tight.value >= cheap.value
+
+
+@pytest.mark.parametrize(("floor", "slots"), list(product((2, 3), ([2, 2], [2, 1], [3, 3]))))
+def test_the_mean_counts_what_replicas_below_their_floor_add(floor: int, slots: list[int]) -> None:
+    for loads in product((0, 1, 2, 3, 5, 7), repeat=2):
+        fields: dict[str, Any] = {"slots": slots, "floor_tokens": floor, "floor_rule": "per_replica", "distinct": False}
+        instance = PlacementInstance([list(loads)], **fields)
+        assert bounds.check(instance, 0, {"kind": "mean"}) == mean(instance, 0)

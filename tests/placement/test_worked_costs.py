@@ -97,6 +97,10 @@ def test_constant_loads_of_shared_experts_are_on_every_gpu_with_slots() -> None:
     judged = placement.evaluate(instance, [[0, 1, 0, 2]])
     assert judged.max_load == (7 + base,)
     assert judged.gpu_cost[0].tolist() == pytest.approx([5 + float(base), 7 + float(base), 0])
+    single = PlacementInstance([[6, 2, 4]], slots=[1, 2, 0], top_k=2, shared="replicated")
+    assert single.exact_base is not None
+    judged = placement.evaluate(single, [[0, 1, 2]])
+    assert judged.gpu_cost[0].tolist() == pytest.approx([6 + float(single.exact_base[0])] * 2 + [0])
     free = PlacementInstance([[6, 2, 4]], slots=[2, 2, 0], top_k=2, shared="replicated", split="free")
     shares = [[(0, 0, 0.75), (0, 1, 0.25), (1, 0, 1.0), (2, 1, 1.0)]]
     judged = placement.evaluate(free, Placement.of([[0, 1, 0, 2]], shares))
@@ -125,6 +129,8 @@ def test_windows_are_combined_by_hand(fields: dict[str, Any], value: Fraction, s
     assert judged.windows == ((Fraction(3, 2), Fraction(3, 2), Fraction(1)),)
     assert judged.max_load == (value,) and judged.ideal == (1,)
     assert judged.gpu_cost[0].tolist() == pytest.approx(shown)
+    idle = PlacementInstance([[[0, 0]], [[0, 0]]], slots=[1, 1], floor_tokens=0, **fields)
+    assert placement.evaluate(idle, [[0, 1]]).gpu_cost.tolist() == [[0, 0]]
 
 
 def test_tails_and_combinations() -> None:
