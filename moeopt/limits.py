@@ -32,8 +32,9 @@ class Limits:
         Threads a solver may use, >= 1.
     stop
         Asked again and again while a solve runs, such as ``threading.Event().is_set``; once it says yes, the best plan
-        so far comes back, stopped by INTERRUPTED. No part of what limits are equal in, and in no document. A search that
-        has to ask is cut into parts, and may end in another plan than one that has not, also where the answer is no.
+        so far comes back, stopped by INTERRUPTED. No part of what limits are equal in, and in no document. A search
+        that has to ask is cut into parts, and may end in another plan than one that has not, also where the answer is
+        no.
 
     >>> Limits(time_s=-1, threads=0)
     Traceback (most recent call last):

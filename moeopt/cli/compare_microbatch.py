@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from moeopt.cli.compare_room import Asked, Room, solution_of
-from moeopt.cli.microbatch_files import PLAN_SAID, document_of
+from moeopt.cli.microbatch_files import PLAN_SAID, document_of, instance_in
 
 if TYPE_CHECKING:
     from moeopt.cli.say import Say
@@ -23,13 +23,11 @@ class MicrobatchRoom(Room):
 
     def read(self, asked: Asked, say: Say) -> tuple[MicrobatchInstance, Sequence[str]]:
         """The document, or that within a plan."""
-        from moeopt.cli.verify_microbatch import instance_in
-
         (path,) = asked.inputs
         found = document_of(path)
         assert found is not None, "the document was recognised"
         what, content = found
-        return (instance_in(content, path) if what == PLAN_SAID else content), ()
+        return instance_in(what, content, path), ()
 
     def plan(self, path: str, instance: Any) -> Any:
         """m, batch and order."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.piped import file_of
-from moeopt.documents import read_bytes, read_json
+from moeopt.cli.room_files import room_document
 from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from moeopt.microbatch import MicrobatchInstance
 
 INSTANCE, PLAN = "moeopt/microbatch-instance/", "moeopt/microbatch-result/"
-ANY = b'"moeopt/microbatch-'
 INSTANCE_SAID, PLAN_SAID = "micro-batch instance", "micro-batch plan"
 SAID = {INSTANCE_SAID: "an instance document", PLAN_SAID: "a plan"}
 """What its documents are, and as a sentence calls them."""
@@ -28,21 +26,17 @@ def is_plan(document: Any) -> bool:
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
-    """``(INSTANCE_SAID, instance)`` or ``(PLAN_SAID, document)``; ``None`` for any other file."""
-    with file_of(path) as file:
-        if not file.lower().endswith(".json"):
-            return None
-        data = read_bytes(file)
-    if ANY not in data:
-        return None
-    document = read_json(data, path, allow_nan=True)
-    if is_plan(document):
-        return PLAN_SAID, read_json(data, path)
-    if isinstance(document, dict) and str(document.get("schema")).startswith(INSTANCE):
-        from moeopt.microbatch.document import read_instance
+    """``(INSTANCE_SAID or PLAN_SAID, document)``; ``None`` for any other file."""
+    found = room_document(path, "microbatch")
+    return None if found is None else (INSTANCE_SAID if found[0] == "instance" else PLAN_SAID, found[1])
 
-        return INSTANCE_SAID, read_instance(document, path)
-    return None
+
+def instance_in(what: str, document: Any, path: str) -> MicrobatchInstance:
+    """The instance that a document is, or that a plan has within."""
+    from moeopt.cli import verify_microbatch
+    from moeopt.microbatch.document import read_instance
+
+    return verify_microbatch.instance_in(document, path) if what == PLAN_SAID else read_instance(document, path)
 
 
 def read_instance(path: str, options: list[str], use: str) -> MicrobatchInstance | None:
@@ -57,8 +51,7 @@ def read_instance(path: str, options: list[str], use: str) -> MicrobatchInstance
     if options:
         rule = "is a micro-batch instance, and these options are for loads"
         raise InstanceError([Violation("input", "", path, rule, f"Leave out {', '.join(options)}")])
-    instance: MicrobatchInstance = content
-    return instance
+    return instance_in(what, content, path)
 
 
 def facts(path: str, what: str, content: Any) -> dict[str, Any]:
@@ -76,7 +69,7 @@ def facts(path: str, what: str, content: Any) -> dict[str, Any]:
         return {**said, "faults": faults}
     from moeopt.microbatch import PROBLEM
 
-    instance: MicrobatchInstance = content
+    instance = instance_in(what, content, path)
     conflicts = PROBLEM.conflicts(instance)
     found = {**instance.to_dict(), "sha256": instance.sha256, "candidates": len(instance.candidates)}
     del found["schema"]

@@ -39,7 +39,7 @@ def written(path: Path, text: str) -> Path:
         ("layers", [-1], "layers[index 0] = -1"),
         ("layers", [2**70], "layers[index 0] = "),
         ("slot_expert", [[0, 2**31 - 1]], "slot_expert[layer 0, slot 1] = 2147483647"),
-        ("engine", "\ud800", "engine = '\\ud800': known are"),
+        ("engine", "\ud800", "json = \\ud800: \\ud800 is half of a character"),
         ("engine", "\x1b[31mred", "engine = '\\x1b[31mred': known are"),
         ("schema", "moeopt/expert-map/9", "is not a form that this version of moeopt reads"),
     ],
