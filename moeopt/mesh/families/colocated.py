@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from moeopt.mesh.families.decode import binds, late
 from moeopt.mesh.families.prefill import together
 from moeopt.mesh.families.queue import MOST_BUSY, wait_s
 from moeopt.mesh.families.room import Rooms
-from moeopt.mesh.families.search import largest
+from moeopt.mesh.families.search import crossing
 from moeopt.mesh.step.decode import Beside, Decoder
 from moeopt.mesh.step.parts import total_s
 from moeopt.mesh.step.prefill import Portion, Prefiller, portions
@@ -49,6 +50,10 @@ class Mixed:
     decoder: Decoder
     prefiller: Prefiller
     context: Context
+
+    def take(self, rows: Ints) -> Mixed:
+        """Decoding of these rows, in this order; what prefill adds is taken from what is beside all of them."""
+        return Mixed(self.decoder.take(rows), self.prefiller, self.context)
 
     def busy(self, batch: Ints, portion: Portion, mean: float) -> Floats:
         """Part of a rank's steps that carry the portion; 1 or more: prefill cannot keep up."""
@@ -101,48 +106,120 @@ class Mixed:
         return long, Beside(beside, portion.chunk * share), busy
 
 
+@dataclass(frozen=True)
+class Option:
+    """One way to run all shapes: a portion of prefill, what its attention takes beside decoding, drafts and overlap."""
+
+    place: int
+    portion: Portion
+    beside: dict[LayerKind, Floats]
+    draft: int
+    mean: float
+    overlap: bool
+
+    def take(self, rows: Ints) -> Option:
+        """These rows, in this order."""
+        return replace(self, beside={kind: seconds[rows] for kind, seconds in self.beside.items()})
+
+    def times(self, mixed: Mixed, batch: Ints) -> tuple[Floats, Floats]:
+        """TPOT and TTFT."""
+        return mixed.times(batch, self.portion, self.beside, self.draft, self.mean, self.overlap)
+
+    def parts(self, mixed: Mixed, batch: Ints) -> Floats:
+        """Parts of a token's time."""
+        return mixed.parts(batch, self.portion, self.beside, self.draft, self.mean, self.overlap)
+
+
 def _judge(context: Context, table: Table) -> list[Config]:
-    one, workload, slo = context.instance, context.demand.workload, context.demand.slo
+    workload, slo = context.demand.workload, context.demand.slo
     decoder = Decoder(table, workload.context_tokens)
     context.look()
     mixed = Mixed(decoder, Prefiller(table, workload), context)
-    rooms: dict[tuple[int, bool], Rooms] = {}
     limits = tuple(np.inf if limit is None else limit for limit in (slo.tpot_s, slo.ttft_s))
     below = MOST_BUSY if slo.ttft_s is None else 1.0  # a queue at 1 never ends, and no TTFT would see it
-    best, options = Best.none(len(table)), portions(workload)
-    least = np.full((2, len(table)), np.inf)
-    for place, portion in enumerate(options):
+    best, portioned, options = Best.none(len(table)), portions(workload), []
+    rooms: dict[tuple[int, bool], Rooms] = {}
+    launched: dict[tuple[int, bool], Bools] = {}
+    taken = np.full(len(table), -1)
+    for option in _options(context, mixed, portioned):
         context.look()
+        options.append(option)
+        run = (option.draft, option.overlap)
+        if run not in rooms:
+            rooms[run] = context.rooms(table, workload.kept_tokens, draft=option.draft, overlap=option.overlap)
+            launched[run] = context.launched(table, *run)
+        fit = rooms[run].most(option.portion.chunk)
+        most = _kept_up(mixed, option, np.minimum(fit, context.most_batch), below)
+        rows = np.flatnonzero(launched[run] & (most >= 1))
+        batch, tpot, ttft = _within(mixed, option, most, limits, rows, best)
+        rate = batch * table.dp / np.where(batch > 0, tpot, 1.0)
+        better = rate > best.rate * (1 + 1e-12)
+        best.take(better, batch=batch, rate=rate, tpot_s=tpot, ttft_s=ttft, fit=fit)
+        best.take(better, draft=option.draft, portion=option.place, overlap=option.overlap)
+        taken[better] = len(options) - 1
+    least = np.full((2, len(table)), np.inf)
+    for place, option in enumerate(options):
+        context.look()
+        for rows, chosen in ((np.flatnonzero(taken == place), True), (np.flatnonzero(taken < 0), False)):
+            if not len(rows):
+                continue
+            some, own = mixed.take(rows), option.take(rows)
+            if chosen:
+                batch = best.batch[rows].astype(np.int64)
+                best.parts[:, rows] = own.parts(some, batch)
+                best.full[rows] = some.busy(batch + 1, option.portion, option.mean) >= below
+            else:  # what the quickest option takes with one sequence says why none will do
+                least[:, rows] = np.minimum(least[:, rows], own.times(some, np.ones(len(rows), dtype=np.int64)))
+    return [_config(context, table, rooms, best, row, portioned, least[:, row]) for row in range(len(table))]
+
+
+def _options(context: Context, mixed: Mixed, portioned: list[Portion]) -> Iterator[Option]:
+    """Every option, those of one portion after another."""
+    for place, portion in enumerate(portioned):
         beside = mixed.beside(portion)
-        for draft, mean in enumerate((1.0, *one.drafts)):
-            for overlap in (False, True) if decoder.ffn.overlaps.any() else (False,):
-                chosen = (portion, beside, draft, mean, overlap)
-                if (draft, overlap) not in rooms:
-                    rooms[draft, overlap] = context.rooms(table, workload.kept_tokens, draft=draft, overlap=overlap)
-                fit = rooms[draft, overlap].most(portion.chunk)
-                most = np.minimum(fit, context.most_batch)
+        for draft, mean in enumerate((1.0, *context.instance.drafts)):
+            for overlap in (False, True) if mixed.decoder.ffn.overlaps.any() else (False,):
+                yield Option(place, portion, beside, draft, mean, overlap)
 
-                def keeps_up(batch: Ints, chosen: tuple = chosen) -> Bools:  # type: ignore[type-arg]
-                    return mixed.busy(batch, chosen[0], chosen[3]) < below
 
-                def fits(batch: Ints, chosen: tuple = chosen) -> Bools:  # type: ignore[type-arg]
-                    tpot, ttft = mixed.times(batch, *chosen)
-                    return (tpot <= limits[0]) & (ttft <= limits[1])
+def _kept_up(mixed: Mixed, option: Option, most: Ints, below: float) -> Ints:
+    """Largest batches, at most these, with which prefill is less busy than `below`: busy grows in proportion."""
+    one = mixed.busy(np.ones_like(most), option.portion, option.mean)
+    found: Ints = np.minimum(most, np.floor(below / one) + 1).astype(np.int64)
+    while True:
+        late = (mixed.busy(found, option.portion, option.mean) >= below) & (found > 0)
+        if not late.any():
+            return found
+        found = found - late
 
-                context.look()
-                alone = mixed.times(np.ones_like(most), *chosen)
-                least = np.minimum(least, alone)
-                batch = largest(fits, largest(keeps_up, most))  # the latter takes next to no time
-                kept = np.maximum(batch, 1)
-                tpot, ttft = mixed.times(kept, *chosen)
-                rate = batch * table.dp / tpot * context.launched(table, draft, overlap)
-                better = rate > best.rate * (1 + 1e-12)
-                if better.any():
-                    parts = mixed.parts(kept, *chosen)
-                    best.take(better, batch=batch, rate=rate, tpot_s=tpot, ttft_s=ttft, parts=parts, fit=fit)
-                    full = (mixed.busy(kept + 1, portion, mean) >= below).astype(np.float64)
-                    best.take(better, draft=draft, portion=place, overlap=overlap, full=full)
-    return [_config(context, table, rooms, best, row, options, least[:, row]) for row in range(len(table))]
+
+def _within(
+    mixed: Mixed, option: Option, most: Ints, limits: tuple[float, ...], rows: Ints, best: Best
+) -> tuple[Ints, Floats, Floats]:
+    """Largest batches of these rows within both limits, TPOT and TTFT; 0 where none is, or none beats the best so far.
+
+    Seconds a sequence never rise with the batch (`Decoder`): the rate at the largest bounds those at all others, and
+    only where it is higher than the best so far is a smaller batch looked for, from that of the best on.
+    """
+    found = np.zeros_like(most)
+    tpot, ttft = option.times(mixed, np.maximum(most, 1))
+    good = (tpot <= limits[0]) & (ttft <= limits[1])
+    found[rows] = np.where(good, most, 0)[rows]
+    rate = most * mixed.decoder.table.dp / tpot
+    rows = rows[~good[rows] & (most[rows] > 1) & (rate[rows] > best.rate[rows])]
+    if not len(rows):
+        return found, tpot, ttft
+    some, own = mixed.take(rows), option.take(rows)
+
+    def over(batch: Ints) -> tuple[Bools, Floats]:
+        each, first = own.times(some, batch)
+        good = (each <= limits[0]) & (first <= limits[1])
+        return good, np.maximum(each / limits[0], first / limits[1]) - 1
+
+    above = np.maximum(tpot[rows] / limits[0], ttft[rows] / limits[1]) - 1
+    found[rows] = crossing(over, most[rows], above, best.batch[rows].astype(np.int64))
+    tpot[rows], ttft[rows] = own.times(some, np.maximum(found[rows], 1))
+    return found, tpot, ttft
 
 
 def _config(

@@ -59,6 +59,16 @@ class Decoder:
         moe = np.array([float(moe) for _, moe in self.kinds])
         return {dual: self.counts @ (1 + moe * dual) for dual in (False, True)}
 
+    def take(self, rows: Ints) -> Decoder:
+        """These rows, in this order."""
+        made = copy(self)
+        made.ffn = self.ffn.take(rows)
+        made.table, made.counts, made.last = made.ffn.table, self.counts[rows], self.last[rows]
+        made.attention = {kind: works.take(rows) for kind, works in self.attention.items()}
+        made.launches = {dual: count[rows] for dual, count in self.launches.items()}
+        made.merged = None if self.merged is None else self.merged[:, rows]
+        return made
+
     def stage(self, counts: Sequence[float], *, last: bool) -> Decoder:
         """The same with one stage of so many layers of each kind, with or without the head."""
         made = copy(self)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from moeopt.mesh.step.communicate import around, exchange, vector_bytes
-from moeopt.mesh.step.table import Bools, Floats, Table
+from moeopt.mesh.step.table import Bools, Floats, Ints, Table
 from moeopt.mesh.step.works import dense_works, expert_works, head_works
 
 
@@ -37,6 +39,14 @@ class FfnLayers:
             near = table.ffn_stage <= table.setting.gpu.domain_gpus
             self.only_gathered, self.either = ~whole, whole & near & (table.setting.transport == "auto")
         self.hop = table.gather(self._hop, table.stage, table.pp, table.dp, key="hop")
+
+    def take(self, rows: Ints) -> FfnLayers:
+        """These rows, in this order."""
+        made = copy(self)
+        for name, value in self.__dict__.items():
+            if value is not None:
+                setattr(made, name, value[..., rows] if isinstance(value, np.ndarray) else value.take(rows))
+        return made
 
     def _hop(self, stage: int, pp: int, dp: int) -> tuple[float, float]:
         if pp == 1:

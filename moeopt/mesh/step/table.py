@@ -95,11 +95,12 @@ class Table:
             setattr(self, name, column)
 
     def take(self, rows: Ints) -> Table:
-        """These rows, in this order."""
+        """These rows, in this order, with what is known of them."""
         made = object.__new__(Table)
         made.setting, made.shapes = self.setting, tuple([self.shapes[row] for row in rows.tolist()])
-        for name in COLUMNS:
-            setattr(made, name, getattr(self, name)[rows])
+        for name, value in self.__dict__.items():
+            if isinstance(value, np.ndarray):
+                setattr(made, name, value[rows])
         return made
 
     def __len__(self) -> int:
