@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from moeopt.cli.once import OnceCommand
+from moeopt.cli.plain import read_plainly
 
 VERBS = {
     "place": "Place experts on GPUs: how many copies of each, and the GPU of each, with a proven bound.",
@@ -49,6 +50,11 @@ PARSING: dict[str, Any] = {
 
 class Verbs(TyperGroup):
     """Verbs by name and line; the one that is called is imported, options and all."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As `moeopt.cli.once.OnceCommand` does."""
+        read_plainly(self.get_params(ctx))
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

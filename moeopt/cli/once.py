@@ -7,6 +7,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from moeopt.cli.plain import read_plainly
 from moeopt.errors import Violations
 
 
@@ -16,6 +17,7 @@ class OnceCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Look at the words before the parser keeps only the last value of each option."""
         refuse_dropped(self.params, args)
+        read_plainly(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
 
