@@ -9,6 +9,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -88,6 +89,10 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         """The INFEASIBLE result."""
         frame = self.frame(instance, method, Outcome(None), context)
         return Result(status=Status.INFEASIBLE, conflicts=tuple(conflicts), **frame)
+
+    def readied(self, instance: InstanceT, method: str) -> AbstractContextManager[None]:
+        """What is there while an instance is answered, from before it is prepared; nothing here."""
+        return nullcontext()
 
     def prepared(self, instance: InstanceT, context: Context) -> InstanceT:
         """The instance with what everything else starts from, where finding that out takes a part of the time."""
@@ -174,7 +179,12 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         limits, seed = self._checked(instance, limits, seed)
         listener = None if on_progress is None else Listener(on_progress)
         context = Context(limits, seed, Deadline(limits.time_s, limits.stop), None, listener)
-        chosen = self.method(method)
+        with self.readied(instance, method):
+            return self._solved(instance, method, warm_start, context)
+
+    def _solved(self, instance: InstanceT, method: str, warm_start: Any, context: Context) -> Result:
+        """Prepare, run and judge."""
+        chosen, listener = self.method(method), context.on_progress
         instance = self.prepared(instance, context)
         conflicts = self.conflicts(instance)
         if conflicts:
@@ -190,7 +200,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         if outcome.stop is Stop.TIME and context.deadline.stopped():
             outcome = replace(outcome, stop=Stop.INTERRUPTED)
         result = self.result(instance, method, outcome, context)
-        if listener is not None and listener.note is not None:
+        if isinstance(listener, Listener) and listener.note is not None:
             result = replace(result, notes=(*result.notes, listener.note))
         return result
 

@@ -90,6 +90,12 @@ class Worker:
         """Process id of the child; ``None`` while there is none."""
         return None if self._process is None else self._process.pid
 
+    def start(self) -> None:
+        """Start the child, where none runs, and do not wait for it: models of a moment later find it ready."""
+        with self._lock:
+            if self._process is None:
+                self._start()
+
     def close(self) -> None:
         """End the child; a later `run` starts another."""
         if self._finalizer is not None:

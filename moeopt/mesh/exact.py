@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from moeopt.errors import MoeoptError
 from moeopt.mesh.covering import Counts
 from moeopt.mesh.dual import rounded_up
 from moeopt.mesh.heuristics.per_price import at_once, per_price, theta_of
@@ -17,6 +20,9 @@ from moeopt.mesh.purchase import cost_of
 from moeopt.mesh.verify import wanted_rate
 from moeopt.registry import Context, Outcome
 from moeopt.result import Status, Stop
+
+if TYPE_CHECKING:
+    from moeopt.backends import Worker
 
 TIE = 1e-9
 """Part of what is served that the second stage may give up to save GPUs: rounding of the first."""
@@ -101,6 +107,31 @@ def read_back(model: Model, values: Mapping[str, float]) -> Counts:
     return {place: count for place, count in counts.items() if count}
 
 
+_AHEAD: ContextVar[Worker | None] = ContextVar("_AHEAD", default=None)
+
+
+@contextmanager
+def started_ahead(instance: MeshInstance, method: str) -> Iterator[None]:
+    """Let the solver's process start while configurations are enumerated, where it will hardly be done without.
+
+    A table of what several types of GPU serve is too large where no stock bounds them (`moeopt.mesh.purchase`).
+    """
+    several = len(instance.gpus) > 1 and any(gpu.stock is None for gpu in instance.gpus)
+    if method not in ("auto", "exact") or not several or instance.configs is not None:
+        yield
+        return
+    from moeopt.backends import Worker
+
+    with Worker() as worker:
+        with suppress(MoeoptError, OSError):  # whoever solves a model says what is wrong
+            worker.start()
+        token = _AHEAD.set(worker)
+        try:
+            yield
+        finally:
+            _AHEAD.reset(token)
+
+
 class _Solver:
     """MILPs one after another in one child process, within one deadline."""
 
@@ -146,7 +177,8 @@ def solve_exact(instance: MeshInstance, context: Context) -> Outcome[MeshPlan]:
         "goodput": _goodput,
         "time": _time,
     }.get(instance.objective, _cost)
-    with Worker() as worker:
+    ahead = _AHEAD.get()
+    with Worker() if ahead is None else nullcontext(ahead) as worker:
         solver = _Solver(context, worker)
         counts, claim = choose(instance, market, solver)
     plan = None if counts is None else plan_of(instance, counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -26,6 +26,12 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
 
     name = "mesh"
     built_on = ("numpy", "scipy")
+
+    def readied(self, instance: MeshInstance, method: str) -> AbstractContextManager[None]:
+        """With the solver's process on its way, where it is likely to be needed."""
+        from moeopt.mesh.exact import started_ahead
+
+        return started_ahead(instance, method)
 
     def prepared(self, instance: MeshInstance, context: Context) -> MeshInstance:
         """The instance with its configurations, as far as there is time for them."""

@@ -142,8 +142,8 @@ class ExpertWorks:
 
     def take(self, rows: Ints) -> ExpertWorks:
         """These rows, in this order."""
-        every = (self.flops, self.routed_flops, self.fixed_bytes, self.expert_bytes)
-        return ExpertWorks(*(each[rows] for each in every), self.dtype)
+        flops, routed_flops = self.flops[rows], self.routed_flops[rows]
+        return ExpertWorks(flops, routed_flops, self.fixed_bytes[rows], self.expert_bytes[rows], self.dtype)
 
     def seconds(self, table: Table, tokens: Floats, noise: Floats) -> Floats:
         """`tokens` are those of one data-parallel rank, `noise` that of the table for so many."""
