@@ -47,7 +47,9 @@ def to_document(instance: MeshInstance) -> dict[str, Any]:
 
 def _imbalance(table: Imbalance) -> dict[str, Any]:
     """The table, or the name of one that is shipped."""
-    for traffic in get_args(Traffic):
-        if table.digest == Imbalance.shipped(traffic).digest:
+    shipped = {traffic: Imbalance.shipped(traffic) for traffic in get_args(Traffic)}
+    known = any(table is one for one in shipped.values())
+    for traffic, one in shipped.items():
+        if table is one or (not known and table.digest == one.digest):
             return {"shipped": traffic, "digest": table.digest}
     return table.to_dict()

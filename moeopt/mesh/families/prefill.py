@@ -61,13 +61,15 @@ def _judge(context: Context, table: Table) -> list[Config]:
     context.look()
     rooms = {overlap: context.rooms(table, workload.input_tokens, overlap=overlap) for overlap in (False, True)}
     sent, locked = handoff(context, table), together(table)
+    overlaps = (False, True) if prefiller.ffn.overlaps.any() else (False,)
+    launched = {overlap: context.launched(table, 0, overlap) for overlap in overlaps}
     best, least = Best.none(len(table)), np.full(len(table), np.inf)
     options = portions(workload, LEAST_CHUNK)
     for place, portion in enumerate(options):
         context.look()
-        for overlap in (False, True) if prefiller.ffn.overlaps.any() else (False,):
+        for overlap in overlaps:
             fits = rooms[overlap].most(portion.chunk) >= portion.prompts
-            fits &= context.launched(table, 0, overlap)
+            fits &= launched[overlap]
             parts = prefiller.step(portion, dual=overlap)
             step = total_s(parts)
             service = step * portion.rounds
