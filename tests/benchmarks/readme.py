@@ -26,7 +26,9 @@ LIMIT_S = 600
 
 def commands(text: str) -> Iterator[tuple[str, list[str]]]:
     """Each command of the tool with the lines that are shown after it."""
-    for block in re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        if language:  # whose closing line would else open the text after it
+            continue
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, shown = part.replace("\\\n", " ").partition("\n")
             if command.startswith("moeopt "):
