@@ -1,10 +1,10 @@
 """Run every command of the README and of docs/ in their order, and hold what it printed against what they show.
 
-    python -m tests.benchmarks.readme [TRACE]
+    python -m tests.benchmarks.readme [FOLDER]
 
-TRACE is a routing trace that commands with ``trace.npz`` are run on; without one they are not run. Lines of ``...``
-stand for what is left out; times are not compared. Its Python is run as one script. Exits 1 where a line that is shown
-was not printed, or Python fails.
+FOLDER holds files that stand for the reader's own (``YOURS``); commands that need one that is not there are not run.
+Lines of ``...`` stand for what is left out; times are not compared. Its Python is run as one script. Exits 1 where a
+line that is shown was not printed, or Python fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ PAGES = ("placement", "running", "collocation", "sizing", "clusters", "engines",
 """Pages of docs/ in an order in which each finds the files that those before it wrote."""
 TIME = re.compile(r"\d[\d,]*(\.\d+)? (ms|s)\b")
 LIMIT_S = 600
-TRACE = "trace.npz"
+YOURS = {"trace.npz": "trace.npz", "moe_perf.csv": "moe_perf.csv", "nccl_perf.csv": "nccl_perf.csv",
+         "h200.json": "moe_perf.csv"}  # fmt: skip
+"""Files that are not ours, by what they are made of."""
 
 
 def commands(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -82,18 +84,23 @@ def python(folder: str) -> int:
     return int(run.returncode != 0)
 
 
-def main(trace: str | None = None) -> int:
-    """Run all, print a line each."""
+def main(given: str | None = None) -> int:
+    """Run all in a folder that lies as ``out`` does, print a line each."""
     wrong = 0
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as above:
+        folder = Path(above) / "work"
+        folder.mkdir()
+        for name in ("instances", "tests"):
+            (Path(above) / name).symlink_to(ROOT / name)
         wanted = ("published/*.csv", "published/*.npz", "tiny/mesh/two_types.json")
-        for file in (file for pattern in wanted for file in ROOT.glob(f"instances/{pattern}")):
+        files = [file for pattern in wanted for file in ROOT.glob(f"instances/{pattern}")]
+        files += [] if given is None else [Path(given) / name for name in YOURS if (Path(given) / name).exists()]
+        for file in files:
             shutil.copy(file, folder)
-        if trace is not None:
-            shutil.copy(trace, Path(folder) / TRACE)
         for command, shown in commands(pages()):
-            if trace is None and TRACE in command:
-                print("left ", command[:100], "(give a trace)", flush=True)
+            absent = [name for name, of in YOURS.items() if name in command and not (folder / of).exists()]
+            if absent:
+                print("left ", command[:100], f"(no {', '.join(absent)})", flush=True)
                 continue
             words = f"{sys.executable} -m moeopt {command.removeprefix('moeopt ')}"
             run = subprocess.run(
@@ -104,7 +111,7 @@ def main(trace: str | None = None) -> int:
             print("wrong" if lost or run.returncode else "true ", command[:100], flush=True)
             for piece in lost:
                 print(f"        not printed: {piece.strip()[:120]}")
-        wrong += python(folder)
+        wrong += python(str(folder))
     return int(wrong > 0)
 
 
