@@ -29,7 +29,7 @@ class Band:
     source: str
 
 
-RUNS = "nine of ten of the 821 measured runs of aiconfigurator 0.12.0's silicon_sample that the model answers"
+RUNS = "nine of ten of the 821 measured runs of aiconfigurator 0.12.0's silicon_sample with plain attention"
 UNCALIBRATED = Band(0.37, 1.21, f"uncalibrated, from data sheets: {RUNS}")
 """Of answers from data sheets alone: tokens a second without this band say nothing."""
 CALIBRATED = Band(0.52, 1.89, f"with measured kernels and links: {RUNS}")

@@ -1,7 +1,8 @@
 """Run every command of the README and of docs/ in their order, and hold what it printed against what they show.
 
-    python -m tests.benchmarks.readme
+    python -m tests.benchmarks.readme [FOLDER]
 
+FOLDER holds files that stand for the reader's own (``YOURS``); commands that need one that is not there are not run.
 Lines of ``...`` stand for what is left out; times are not compared. Its Python is run as one script. Exits 1 where a
 line that is shown was not printed, or Python fails.
 """
@@ -22,11 +23,16 @@ PAGES = ("placement", "running", "collocation", "sizing", "clusters", "engines",
 """Pages of docs/ in an order in which each finds the files that those before it wrote."""
 TIME = re.compile(r"\d[\d,]*(\.\d+)? (ms|s)\b")
 LIMIT_S = 600
+YOURS = {"trace.npz": "trace.npz", "moe_perf.csv": "moe_perf.csv", "nccl_perf.csv": "nccl_perf.csv",
+         "h200.json": "moe_perf.csv"}  # fmt: skip
+"""Files that are not ours, by what they are made of."""
 
 
 def commands(text: str) -> Iterator[tuple[str, list[str]]]:
     """Each command of the tool with the lines that are shown after it."""
-    for block in re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        if language:  # whose closing line would else open the text after it
+            continue
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, shown = part.replace("\\\n", " ").partition("\n")
             if command.startswith("moeopt "):
@@ -78,14 +84,24 @@ def python(folder: str) -> int:
     return int(run.returncode != 0)
 
 
-def main() -> int:
-    """Run all, print a line each."""
+def main(given: str | None = None) -> int:
+    """Run all in a folder that lies as ``out`` does, print a line each."""
     wrong = 0
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as above:
+        folder = Path(above) / "work"
+        folder.mkdir()
+        for name in ("instances", "tests"):
+            (Path(above) / name).symlink_to(ROOT / name)
         wanted = ("published/*.csv", "published/*.npz", "tiny/mesh/two_types.json")
-        for file in (file for pattern in wanted for file in ROOT.glob(f"instances/{pattern}")):
+        files = [file for pattern in wanted for file in ROOT.glob(f"instances/{pattern}")]
+        files += [] if given is None else [Path(given) / name for name in YOURS if (Path(given) / name).exists()]
+        for file in files:
             shutil.copy(file, folder)
         for command, shown in commands(pages()):
+            absent = [name for name, of in YOURS.items() if name in command and not (folder / of).exists()]
+            if absent:
+                print("left ", command[:100], f"(no {', '.join(absent)})", flush=True)
+                continue
             words = f"{sys.executable} -m moeopt {command.removeprefix('moeopt ')}"
             run = subprocess.run(
                 words, shell=True, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False
@@ -95,9 +111,9 @@ def main() -> int:
             print("wrong" if lost or run.returncode else "true ", command[:100], flush=True)
             for piece in lost:
                 print(f"        not printed: {piece.strip()[:120]}")
-        wrong += python(folder)
+        wrong += python(str(folder))
     return int(wrong > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:2]))
