@@ -147,3 +147,20 @@ def test_the_strongest_argument_of_alike_micro_batches_is_that_of_any(pattern: s
         for candidate in instance.candidates:
             every = bounds.arguments(instance.graph(candidate))
             assert bounds.bound(instance, candidate).seconds == max(one.seconds for one in every)
+
+
+def test_of_parallel_edges_that_with_the_fewest_tokens_counts() -> None:
+    edges = [(0, 1, 3, 0), (0, 1, 3, 2), (1, 0, 4, 1)]
+    assert largest_ratio(edges, 2, Fraction(0), ()).value == 7
+    assert largest_ratio(edges[::-1], 2, Fraction(0), ()).value == 7
+
+
+def test_work_that_takes_no_time_has_a_cycle_all_the_same() -> None:
+    found = cycle_ratio(flow([Stage("x", "gpu")], [[0, 0]]))
+    assert found.value == 0 and sorted(found.cycle) == [0, 1]
+
+
+def test_the_argument_of_a_candidate_is_computed_once() -> None:
+    instance = MicrobatchInstance({"attention": 10, "dispatch": 4, "experts": 10}, layers=4, m=[1, 2])
+    for candidate in instance.candidates:
+        assert bounds.bound(instance, candidate) is bounds.bound(instance, candidate)
