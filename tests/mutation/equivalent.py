@@ -46,6 +46,7 @@ KNOWN: dict[tuple[str, str, str], str] = {
     ("window_bounds.py", "loads / counts", "loads / counts: Div is Mult"): (
         "more rows are looked at exactly, with the same outcome"
     ),
+    ("window_bounds.py", "float(value) or 1.0", "1.0 is 2.0"): "nothing of an idle window goes into a blend",
     ("window_bounds.py", "max(instance.speed)", "max is min"): "more rows are looked at exactly, with the same outcome",
     ("window_bounds.py", "largest > known", "1e-09 is 1.000000001"): "every row is looked at exactly",
     ("window_bounds.py", "largest > known", "1 is 0"): "every row is looked at exactly",

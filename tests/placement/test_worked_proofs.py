@@ -137,7 +137,7 @@ def test_a_bound_beside_a_constant_load_is_never_given_up_for_less() -> None:
 
 def test_a_constant_load_is_spread_over_all_speed_or_on_the_fastest() -> None:
     """Two GPUs of three have slots; of 5 of speed 2/5 of the load are sure in the mean, 1/3 on the fastest."""
-    shape: dict[str, Any] = {"slots": [3, 3, 0], "speed": [1, 3, 1], "top_k": 2}
+    shape: dict[str, Any] = {"slots": [3, 1, 0], "speed": [1, 3, 1], "top_k": 2}
     instance = PlacementInstance([[8, 1, 1, 2]], **shape, shared="replicated")
     (base,) = instance.exact_base or ()
     for kind, share in (("mean", Fraction(2, 5)), ("largest", Fraction(1, 3))):
@@ -187,6 +187,15 @@ def test_the_best_deal_is_raised_to_what_its_nodes_can_be_raised_to(seed: int) -
     assert values[calls[0]] == max(values[at] for at in first)  # the node that is worst off comes first
     start = min(max(values[one], values[other]) for one, other in every)
     assert deal_bounds.tightened(FOUR, values, 0, float(start), tool) == (start, [])
+
+
+def test_layers_are_ranked_one_by_one() -> None:
+    both = PlacementInstance([[7, 5, 4, 1], [1, 1, 9, 1]], slots=[1] * 4, nodes=[0, 0, 1, 1], groups=4)
+    rows = bounds.rank_deals(both, [0, 1])
+    assert [len(ranked.subset_values) for ranked in rows] == [6, 6]
+    for row, ranked in enumerate(rows):
+        assert [ranked] == bounds.rank_deals(both, [row])
+        assert ranked.bound.value == bounds.cheap(both)[row].value == (7, 9)[row]
 
 
 def test_few_sets_of_groups_are_looked_at_more_closely(monkeypatch: pytest.MonkeyPatch) -> None:
