@@ -51,6 +51,7 @@ KNOWN: dict[tuple[str, str, str], str] = {
     ("window_bounds.py", "largest > known", "1e-09 is 1.000000001"): "every row is looked at exactly",
     ("window_bounds.py", "largest > known", "1 is 0"): "every row is looked at exactly",
     ("bounds.py", "[:2]", "2 is 3"): "the third of the least heads is never looked at",
+    ("bounds.py", "[[0] * m", "0 is -1"): "written over by every item; where a rest has one item, only that is read",
     ("cycle_ratio.py", "tokens < known", "tokens < known[1]: Lt is LtE"): (
         "edges between the same two items have the weight of the first: with as many tokens they are one edge"
     ),

@@ -113,6 +113,18 @@ def test_cheap_is_the_best_of_its_kinds_at_any_speed(pace: float, floor_rule: st
             assert found.kind == "mean" or values["largest"] > values["mean"]
 
 
+def test_the_largest_replica_counts_where_it_is_a_trifle_above_the_mean() -> None:
+    (found,) = bounds.cheap(PlacementInstance([[2**41 + 1, 2**41 - 1]], slots=[1, 1]))
+    assert (found.kind, found.value) == ("largest", 2**41 + 1)
+
+
+def test_a_layer_is_open_above_the_gap_alone() -> None:
+    known = bounds.LayerBound("mean", Fraction(3), {"kind": "mean"})
+    assert [bounds._is_open(known, 4.0, gap) for gap in (0.0, 0.125, 0.25, 0.5)] == [True, True, False, False]
+    assert [bounds._is_open(known, top, 0.0) for top in (-4.0, 0.0, 3.0)] == [False] * 3
+    assert not bounds._is_open(bounds.LayerBound("mean", Fraction(-1), {}), 0.0, 0.0)
+
+
 def test_certificates_prove_no_more_than_their_prices() -> None:
     instance = PlacementInstance([[12, 12, 9, 2]], slots=[2, 2])
     bound = bounds.tighten(instance, bounds.cheap(instance)[0], 0, 21.0)
@@ -143,6 +155,8 @@ def test_a_constant_load_is_spread_over_all_speed_or_on_the_fastest() -> None:
     for kind, share in (("mean", Fraction(2, 5)), ("largest", Fraction(1, 3))):
         bare = bounds.check(instance.bare, 0, {"kind": kind})
         assert bounds.check(instance, 0, {"kind": kind}) == bare + base * share
+        lifted = bounds.lifted(instance, 0, bounds.LayerBound(kind, bare, {"kind": kind}))
+        assert (lifted.value, lifted.certificate) == (bare + base * share, {"kind": kind})
     assert bounds.proved(instance, 0, {"kind": "guess"}) is None
 
 

@@ -100,7 +100,7 @@ def test_one_layer_of_many_windows_has_its_own_loads_and_floors() -> None:
     for window, steps in zip(instance.windows, (1, 3), strict=True):
         for row in range(2):
             one = window_bounds.one_layer(window, row)
-            assert one.num_layers == 1 and one.loads.tolist() == [window.loads[row].tolist()]
+            assert one.num_layers == len(one.layers) == 1 and one.loads.tolist() == [window.loads[row].tolist()]
             assert one.weights[0].tolist() == [max(load, 2 * steps) for load in window.loads[row].tolist()]
 
 
@@ -108,3 +108,14 @@ def test_an_envelope_of_idle_windows_is_nothing() -> None:
     instance = PlacementInstance([[[0, 0]], [[0, 0]]], slots=[1, 1], combine="worst")
     assert bounds.proved(instance, 0, {"kind": "envelope"}) == 0
     assert bounds.cheap(instance)[0].value == 1  # an idle window is in balance
+
+
+def test_a_blend_of_whole_grains_is_cut_nowhere() -> None:
+    """Ideals of 4 and 8, so that halves of (6, 10) and of (16, 16) are 6/8 + 16/16 and 10/8 + 1 of an ideal."""
+    fields: dict[str, Any] = {"floor_rule": "per_replica", "floor_tokens": 2, "slots": [1] * 4}
+    instance = PlacementInstance([[[6, 10]], [[16, 16]]], **fields, fill="at_most")
+    blended = window_bounds.blend(instance, 0, (Fraction(1, 2), Fraction(1, 2)))
+    grain = window_bounds.grain(instance)
+    assert [window.ideal[0] for window in instance.windows] == [4, 8] and grain == 4 * Fraction(1, 2**40)
+    assert [load * grain for load in blended.loads[0].tolist()] == [Fraction(7, 4), Fraction(9, 4)]
+    assert Fraction(blended.floor_tokens) * grain == Fraction(2, 8) + Fraction(2, 16)
