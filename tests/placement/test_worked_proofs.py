@@ -80,6 +80,12 @@ def test_a_lift_of_no_expert_proves_nothing() -> None:
         assert not pigeonhole.proves(weights, 2, 2, low, [], [[nobody]])
 
 
+def test_many_light_experts_need_more_than_one_gpu() -> None:
+    """Four experts of 1 do not fit into three slots, and beside them on two GPUs lies all the rest, 10 together."""
+    assert pigeonhole.proves([1, 1, 1, 1, 3, 3], 2, 3, Fraction(49, 10), [0, 1, 2, 3])
+    assert not pigeonhole.proves([1, 1, 1, 1, 3, 3], 2, 3, Fraction(5), [0, 1, 2, 3])
+
+
 def test_thresholds_below_one_and_many_rounds() -> None:
     assert pigeonhole.proves([3, 3], 2, 1, Fraction(1, 2), [])
     assert not pigeonhole.proves([3, 3], 2, 1, Fraction(-1, 2), [])

@@ -118,4 +118,4 @@ def test_a_blend_of_whole_grains_is_cut_nowhere() -> None:
     grain = window_bounds.grain(instance)
     assert [window.ideal[0] for window in instance.windows] == [4, 8] and grain == 4 * Fraction(1, 2**40)
     assert [load * grain for load in blended.loads[0].tolist()] == [Fraction(7, 4), Fraction(9, 4)]
-    assert Fraction(blended.floor_tokens) * grain == Fraction(2, 8) + Fraction(2, 16)
+    assert Fraction(blended.floor) * grain == Fraction(2, 8) + Fraction(2, 16)
