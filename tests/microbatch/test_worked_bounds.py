@@ -174,3 +174,11 @@ def test_a_cycle_among_pointers_is_found_where_there_is_one() -> None:
         for _ in range(4):  # what is left after so many steps goes round
             here = {before[item] for item in here} - {-1}
         assert found is not None and bool(found) == bool(here) and len(set(found)) == len(found)
+
+
+def test_the_strongest_argument_counts_where_layers_differ() -> None:
+    """Attention takes 10 and then 30 for each of m micro-batches, everything else 1: those 40 m, and 3 behind."""
+    times = {"attention": 10, "dispatch": 1, "experts": 1, "combine": 1}
+    instance = MicrobatchInstance(times, layers=2, m=[2, 3], layer_scale={"attention": [1, 3]})
+    assert [bounds.bound(instance, one).seconds for one in instance.candidates] == [83, 123]
+    assert {bounds.bound(instance, one).kind for one in instance.candidates} == {"load"}

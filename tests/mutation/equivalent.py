@@ -50,6 +50,12 @@ KNOWN: dict[tuple[str, str, str], str] = {
     ("window_bounds.py", "max(instance.speed)", "max is min"): "more rows are looked at exactly, with the same outcome",
     ("window_bounds.py", "largest > known", "1e-09 is 1.000000001"): "every row is looked at exactly",
     ("window_bounds.py", "largest > known", "1 is 0"): "every row is looked at exactly",
+    (
+        "window_bounds.py",
+        "bounds.proved(",
+        "0 is -1",
+    ): "of one layer, as a blend and an envelope have, it is the last too",
+    ("window_bounds.py", "bounds.tighten(blended", "0 is -1"): "a blend has one layer, the last as well as the first",
     ("bounds.py", "[:2]", "2 is 3"): "the third of the least heads is never looked at",
     ("bounds.py", "[[0] * m", "0 is -1"): "written over by every item; where a rest has one item, only that is read",
     ("cycle_ratio.py", "tokens < known", "tokens < known[1]: Lt is LtE"): (
