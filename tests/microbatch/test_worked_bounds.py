@@ -182,3 +182,20 @@ def test_the_strongest_argument_counts_where_layers_differ() -> None:
     instance = MicrobatchInstance(times, layers=2, m=[2, 3], layer_scale={"attention": [1, 3]})
     assert [bounds.bound(instance, one).seconds for one in instance.candidates] == [83, 123]
     assert {bounds.bound(instance, one).kind for one in instance.candidates} == {"load"}
+
+
+def test_the_wrap_into_the_next_lap_is_part_of_a_cycle() -> None:
+    """One on the GPU, both over the link, the other on the GPU again: 4 + 5 + 5 + 4, more than any load."""
+    stages = [Stage("x", "gpu"), Stage("y", "link"), Stage("z", "gpu")]
+    assert cycle_ratio(flow(stages, [[4, 4], [5, 5], [4, 4]])).value == 18
+
+
+def test_alike_micro_batches_need_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention has 12 times 10 to do, and 4, 10 and 4 follow."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("a graph was made")
+
+    monkeypatch.setattr(bounds, "arguments", never)
+    instance = MicrobatchInstance({"attention": 10, "dispatch": 4, "experts": 10}, layers=4, m=3)
+    assert bounds.bound(instance, instance.candidates[0]).seconds == 120 + 18

@@ -39,6 +39,7 @@ KNOWN: dict[tuple[str, str, str], str] = {
     ("bounds.py", "average[row]", "if single[row] <= average[row] * (1 - 1e-12): never"): (
         "all layers are looked at exactly, and of equal bounds the mean comes first"
     ),
+    ("bounds.py", "fastest = ", "max is min"): "more layers are looked at exactly, with the same outcome",
     ("bounds.py", "average[row]", "1 is 0"): "all layers above 0 are looked at exactly, with the same outcome",
     ("bounds.py", "average[row]", "1e-12 is 1.000000000001"): "the same: all layers are looked at exactly",
     ("bounds.py", "instance.speed[0]", "0 is -1"): "speeds and slots are all alike there, the last as the first",

@@ -36,7 +36,7 @@ ROOMS: dict[str, dict[str, Part]] = {
             ),
             tuple(
                 f"tests/placement/test_{name}.py"
-                for name in ("bounds", "worked_bounds", "worked_proofs", "worked_windows")
+                for name in ("bounds", "worked_bounds", "worked_proofs", "worked_deals", "worked_windows")
             ),
         ),
     },

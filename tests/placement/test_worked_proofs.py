@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement, product
 from typing import Any
@@ -10,7 +9,14 @@ from typing import Any
 import pytest
 
 from moeopt.limits import Deadline
-from moeopt.placement import PlacementInstance, bounds, deal_bounds, deals, pigeonhole, simple_bounds
+from moeopt.placement import (
+    PlacementInstance,
+    bounds,
+    configuration,
+    partner,
+    pigeonhole,
+    simple_bounds,
+)
 from tests import oracles
 
 # --- pigeonhole -------------------------------------------------------------------------------------------------------
@@ -78,6 +84,8 @@ def test_a_lift_of_no_expert_proves_nothing() -> None:
     assert pigeonhole._need_more(weights, [1] * 4, 2, 0, low, [4]) is False
     for nobody in (-4, 4, 9):  # the first would be the 18, counted from the end
         assert not pigeonhole.proves(weights, 2, 2, low, [], [[nobody]])
+    assert pigeonhole.proves(weights[::-1], 2, 2, low, [], [[3]])
+    assert not pigeonhole.proves(weights[::-1], 2, 2, low, [], [[-1]])
 
 
 def test_many_light_experts_need_more_than_one_gpu() -> None:
@@ -91,7 +99,60 @@ def test_thresholds_below_one_and_many_rounds() -> None:
     assert not pigeonhole.proves([3, 3], 2, 1, Fraction(-1, 2), [])
     most: list[list[int]] = [[]] * pigeonhole.MOST_LIFTS
     assert pigeonhole.proves([3, 3], 2, 1, Fraction(1), [], most)
-    assert not pigeonhole.proves([3, 3], 2, 1, Fraction(1), [], [*most, []])
+    assert pigeonhole.proves([3, 3], 2, 1, Fraction(1), [], [*most, []]) is False
+    assert pigeonhole.proves([3, 3], 2, 1, Fraction(-1, 2), []) is False
+
+
+@pytest.mark.parametrize(
+    "fields", [{"split": "free"}, {"floor_rule": "per_replica"}, {"speed": [1.0, 2.0]}, {"slots": [3, 4]}]
+)
+def test_nothing_is_searched_where_it_could_not_hold(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("searched")
+
+    for module in (partner, pigeonhole):
+        monkeypatch.setattr(module, "search", never)
+    instance = PlacementInstance([[10, 4, 4, 4, 4, 4]], **{"slots": [3, 3], **fields})
+    (cheap,) = bounds.cheap(instance)
+    assert bounds.tighten(instance, cheap, 0, 30.0) is cheap
+
+
+def test_pairs_and_crowds_are_searched_up_to_four_slots_and_are_enough_where_they_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = PlacementInstance([[12, 12, 9, 2]], slots=[2, 2])
+    (cheap,) = bounds.cheap(instance)
+    tight = bounds.tighten(instance, cheap, 0, 21.0)
+
+    def never(*_: Any) -> None:
+        raise AssertionError("searched")
+
+    monkeypatch.setattr(pigeonhole, "search", never)
+    closed = bounds.tighten(instance, cheap, 0, float(tight.value), 0.01)
+    assert closed.kind == "configuration" and tight.value * Fraction(99, 100) <= closed.value <= tight.value
+    monkeypatch.undo()
+    asked: list[int] = []
+    monkeypatch.setattr(partner, "search", lambda weights, gpus, slots, *_: asked.append(slots))
+    for slots in (2, 3, 4, 5):
+        many = PlacementInstance([[10, *[4] * (2 * slots - 1)]], slots=[slots] * 2)
+        (cheap,) = bounds.cheap(many)
+        assert bounds.tighten(many, cheap, 0, float(cheap.value) * 1.5).value >= cheap.value
+    assert asked == [2, 3, 4]
+
+
+def test_prices_are_not_searched_where_they_are_no_bound_or_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("searched")
+
+    plain = PlacementInstance([[12, 12, 9, 2]], slots=[2, 2])
+    (known,) = bounds.cheap(plain)
+    monkeypatch.setattr(configuration, "certificate", never)
+    assert bounds.priced(plain, known, 0, float(known.value), 0.0, Deadline(None)) is known
+    for fields in ({"split": "sglang-static"}, {"combine": "worst"}):
+        loads: Any = [[[12, 12, 9, 2]]] * 2 if "combine" in fields else [[12, 12, 9, 2]]
+        instance = PlacementInstance(loads, slots=[2, 2], **fields)  # type: ignore[arg-type]
+        (known,) = bounds.cheap(instance)
+        assert bounds.priced(instance, known, 0, float(known.value) * 1.5, 0.0, Deadline(None)) is known
 
 
 # --- closed forms -----------------------------------------------------------------------------------------------------
@@ -122,6 +183,12 @@ def test_cheap_is_the_best_of_its_kinds_at_any_speed(pace: float, floor_rule: st
 def test_the_largest_replica_counts_where_it_is_a_trifle_above_the_mean() -> None:
     (found,) = bounds.cheap(PlacementInstance([[2**41 + 1, 2**41 - 1]], slots=[1, 1]))
     assert (found.kind, found.value) == ("largest", 2**41 + 1)
+
+
+def test_the_floor_of_a_replica_counts_where_it_is_above_the_mean() -> None:
+    one = PlacementInstance([[9]], slots=[1, 1], fill="at_most", floor_rule="per_replica", floor_tokens=8)
+    (found,) = bounds.cheap(one)  # 9 on one GPU, or 8 on each of two
+    assert (found.kind, found.value, bounds.check(one, 0, {"kind": "mean"})) == ("largest", 8, Fraction(9, 2))
 
 
 def test_a_layer_is_open_above_the_gap_alone() -> None:
@@ -176,79 +243,3 @@ def test_quick_bounds_scale_with_a_common_speed(weights: list[int], slots: int, 
     assert found.kind == wanted.kind != "mean"
     assert float(found.value) * pace == pytest.approx(float(wanted.value), rel=1e-9)
     assert bounds.check(instance, 0, found.certificate) == found.value
-
-
-# --- deals of groups --------------------------------------------------------------------------------------------------
-
-FOUR = PlacementInstance([[7, 5, 4, 1]], slots=[1] * 4, nodes=[0, 0, 1, 1], groups=4)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_the_best_deal_is_raised_to_what_its_nodes_can_be_raised_to(seed: int) -> None:
-    """Six pairs of four groups, in three deals: the least over deals of the larger value of the two nodes."""
-    values = [Fraction(1 + (seed * (place + 3)) % 5) for place in range(6)]
-    most = [value + (seed * (place + 1) + place * place) % 4 for place, value in enumerate(values)]
-    pairs = {pair: place for place, pair in enumerate(combinations(range(4), 2))}
-    every = [(pairs[0, a], pairs[tuple(sorted({1, 2, 3} - {a}))]) for a in (1, 2, 3)]  # type: ignore[index]
-    best = min(max(most[one], most[other]) for one, other in every)
-    calls: list[int] = []
-
-    def tool(node: PlacementInstance, value: Fraction, at: int) -> tuple[Fraction, Mapping[str, Any]]:
-        assert value == values[at] and node.num_experts == 2
-        calls.append(at)
-        return most[at], {"kind": "told"}
-
-    value, proofs = deal_bounds.tightened(FOUR, values, 0, 1e9, tool)
-    assert value == best
-    assert sorted(calls) == sorted(set(calls)) and [at for at, _ in proofs] == [
-        at for at in sorted(calls) if most[at] > values[at]
-    ]
-    first = min(every, key=lambda deal: (max(values[at] for at in deal), sum(values[at] ** 2 for at in deal)))
-    assert values[calls[0]] == max(values[at] for at in first)  # the node that is worst off comes first
-    start = min(max(values[one], values[other]) for one, other in every)
-    assert deal_bounds.tightened(FOUR, values, 0, float(start), tool) == (start, [])
-
-
-def test_layers_are_ranked_one_by_one() -> None:
-    both = PlacementInstance([[7, 5, 4, 1], [1, 1, 9, 1]], slots=[1] * 4, nodes=[0, 0, 1, 1], groups=4)
-    rows = bounds.rank_deals(both, [0, 1])
-    assert [len(ranked.subset_values) for ranked in rows] == [6, 6]
-    for row, ranked in enumerate(rows):
-        assert [ranked] == bounds.rank_deals(both, [row])
-        assert ranked.bound.value == bounds.cheap(both)[row].value == (7, 9)[row]
-
-
-def test_few_sets_of_groups_are_looked_at_more_closely(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deal_bounds, "MOST_TRIED", 1)
-    calls = []
-    deal_bounds.tightened(FOUR, [Fraction(1)] * 6, 0, 9.0, lambda node, value, at: calls.append(at))  # type: ignore[func-returns-value]
-    assert calls == [0]
-
-
-def test_tools_for_nodes_keep_the_better_bound() -> None:
-    fields: dict[str, Any] = {"slots": [2] * 4, "nodes": [0, 0, 1, 1], "groups": 2}
-    instance = PlacementInstance([[12, 12, 9, 2, 12, 12, 9, 2]], **fields)
-    assert deals.enumerable(instance)
-    (cheap,) = bounds.cheap(instance)
-    tools = (bounds.tighten, lambda *words: bounds.priced(*words, 0.0, Deadline(None)))
-    for tool in tools:
-        found = tool(instance, cheap, 0, 21.0)
-        assert cheap.value < found.value <= 21 and found.kind in ("deals", "configuration")
-        assert bounds.check(instance, 0, found.certificate) == found.value
-        high = bounds.LayerBound("deals", Fraction(21), {"kind": "deals"})
-        assert tool(instance, high, 0, 30.0) is high
-
-
-def test_a_closed_node_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[float] = []
-
-    def tightened(*words: Any) -> tuple[Fraction, list[Any]]:
-        told.append(words[3])
-        return Fraction(4 * len(told)), []
-
-    monkeypatch.setattr(deal_bounds, "tightened", tightened)
-    known = bounds.LayerBound("deals", Fraction(8), {"kind": "deals"})
-    for _ in range(2):  # of 4 and of 8, which is no more than is known
-        assert bounds._dealt(FOUR, known, 0, 16.0, 0.25, lambda node, bound, at: bound) is known
-    assert bounds._dealt(FOUR, known, 0, 16.0, 0.25, lambda node, bound, at: bound).value == 12
-    assert told == [12.0] * 3  # what is within the gap of the objective is enough

@@ -110,12 +110,14 @@ def test_an_envelope_of_idle_windows_is_nothing() -> None:
     assert bounds.cheap(instance)[0].value == 1  # an idle window is in balance
 
 
-def test_a_blend_of_whole_grains_is_cut_nowhere() -> None:
+@pytest.mark.parametrize("unit", [1, 0.25])
+def test_a_blend_of_whole_grains_is_cut_nowhere(unit: float) -> None:
     """Ideals of 4 and 8, so that halves of (6, 10) and of (16, 16) are 6/8 + 16/16 and 10/8 + 1 of an ideal."""
-    fields: dict[str, Any] = {"floor_rule": "per_replica", "floor_tokens": 2, "slots": [1] * 4}
-    instance = PlacementInstance([[[6, 10]], [[16, 16]]], **fields, fill="at_most")
+    fields: dict[str, Any] = {"floor_rule": "per_replica", "floor_tokens": 2 * unit, "slots": [1] * 4}
+    rows = [[[6 * unit, 10 * unit]], [[16 * unit, 16 * unit]]]
+    instance = PlacementInstance(rows, **fields, fill="at_most")
     blended = window_bounds.blend(instance, 0, (Fraction(1, 2), Fraction(1, 2)))
     grain = window_bounds.grain(instance)
-    assert [window.ideal[0] for window in instance.windows] == [4, 8] and grain == 4 * Fraction(1, 2**40)
+    assert [window.ideal[0] for window in instance.windows] == [4 * unit, 8 * unit] and grain == 4 * Fraction(1, 2**40)
     assert [load * grain for load in blended.loads[0].tolist()] == [Fraction(7, 4), Fraction(9, 4)]
     assert Fraction(blended.floor) * grain == Fraction(2, 8) + Fraction(2, 16)
