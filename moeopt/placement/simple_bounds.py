@@ -67,20 +67,19 @@ def alone(instance: PlacementInstance, row: int, expert: int) -> Fraction:
 
 def largest(instance: PlacementInstance, row: int) -> Fraction:
     """Smallest possible largest replica: below it more replicas are needed than there are slots."""
-    whole, floor, denominator = instance.exact_loads
-    per_replica = instance.floor_rule == "per_replica"
-    loads = [int(a) if per_replica else max(int(a), floor) for a in whole[row].tolist()]
+    loads, denominator = exact_weights(instance, row)  # where a floor per replica hides a load, it is the value
     most = most_replicas(instance)
     counts = instance.greedy_counts[row]
-    pieces = instance.weights[row] / counts  # where the largest is below the floor, the floor is the value
+    pieces = instance.weights[row] / counts
     near = np.flatnonzero(pieces >= pieces.max() * (1 - 1e-12)).tolist()
     top = max(Fraction(loads[expert], int(counts[expert])) for expert in near)
     if top > 0:  # a largest piece below `top` needs at least floor(load / top) + 1 replicas of each expert
         needed = [load * top.denominator // top.numerator + 1 for load in loads]
         if sum(needed) <= instance.num_slots and max(needed) <= most:  # rounding misled the greedy counts
             top = _least_largest(loads, instance.num_slots, most)
-    value = max(top, Fraction(floor)) if per_replica else top
-    return value / denominator / Fraction(max(instance.speed))
+    if instance.floor_rule == "per_replica":
+        top = max(top, Fraction(instance.exact_loads[1]))
+    return top / denominator / Fraction(max(instance.speed))
 
 
 def _least_largest(loads: list[int], num_slots: int, most: int) -> Fraction:
