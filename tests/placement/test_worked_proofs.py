@@ -180,6 +180,13 @@ def test_cheap_is_the_best_of_its_kinds_at_any_speed(pace: float, floor_rule: st
             assert found.kind == "mean" or values["largest"] > values["mean"]
 
 
+def test_several_replicas_of_one_expert_may_be_on_the_fastest_gpu() -> None:
+    """Of four slots another expert needs one: three replicas, all of them at speed 2 at best."""
+    fields: dict[str, Any] = {"slots": [2, 2], "speed": [1, 2], "distinct": False}
+    instance = PlacementInstance([[9, 1]], **fields)
+    assert bounds.check(instance, 0, {"kind": "alone", "expert": 0}) == Fraction(9, 3 * 2)
+
+
 def test_the_largest_replica_counts_where_it_is_a_trifle_above_the_mean() -> None:
     (found,) = bounds.cheap(PlacementInstance([[2**41 + 1, 2**41 - 1]], slots=[1, 1]))
     assert (found.kind, found.value) == ("largest", 2**41 + 1)
