@@ -94,6 +94,13 @@ def test_many_light_experts_need_more_than_one_gpu() -> None:
     assert not pigeonhole.proves([1, 1, 1, 1, 3, 3], 2, 3, Fraction(5), [0, 1, 2, 3])
 
 
+def test_thresholds_are_in_tokens_where_loads_are_parts_of_one() -> None:
+    instance = PlacementInstance([[2.5, 1, 1, 1, 1, 1]], slots=[3, 3])
+    claim: dict[str, Any] = {"kind": "pigeonhole", "experts": [0]}
+    assert bounds.proved(instance, 0, {**claim, "threshold": "17/4"}) == Fraction(17, 4)
+    assert bounds.proved(instance, 0, {**claim, "threshold": "18/4"}) is None
+
+
 def test_thresholds_below_one_and_many_rounds() -> None:
     assert pigeonhole.proves([3, 3], 2, 1, Fraction(1, 2), [])
     assert not pigeonhole.proves([3, 3], 2, 1, Fraction(-1, 2), [])
