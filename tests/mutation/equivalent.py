@@ -59,6 +59,12 @@ KNOWN: dict[tuple[str, str, str], str] = {
     ("window_bounds.py", "bounds.tighten(blended", "0 is -1"): "a blend has one layer, the last as well as the first",
     ("bounds.py", "[:2]", "2 is 3"): "the third of the least heads is never looked at",
     ("bounds.py", "[[0] * m", "0 is -1"): "written over by every item; where a rest has one item, only that is read",
+    (
+        "cycle_ratio.py",
+        "value, items = max(",
+        "max is min",
+    ): "from any cycle's ratio on, the largest is reached all the same",
+    ("cycle_ratio.py", "[-1] * size", "1 is 2"): "any number below 0 is no item",
     ("cycle_ratio.py", "tokens < known", "tokens < known[1]: Lt is LtE"): (
         "edges between the same two items have the weight of the first: with as many tokens they are one edge"
     ),

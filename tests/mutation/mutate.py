@@ -121,7 +121,8 @@ def _changes(node: ast.AST) -> Iterator[Change]:
     elif isinstance(node, ast.Return) and not (node.value is None or _is_none(node.value)):
         yield _named(node, "returns None"), _attribute(node, "value", ast.Constant(None))
     if isinstance(node, ast.If | ast.While | ast.IfExp):
-        yield f"if {_short(node.test)}: always", _attribute(node, "test", ast.Constant(True))
+        if not (isinstance(node.test, ast.Constant) and node.test.value is True):
+            yield f"if {_short(node.test)}: always", _attribute(node, "test", ast.Constant(True))
         yield f"if {_short(node.test)}: never", _attribute(node, "test", ast.Constant(False))
     for body in ("body", "orelse"):
         rows = getattr(node, body, None)
