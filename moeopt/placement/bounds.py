@@ -226,8 +226,8 @@ def _dealt(
         found = tool(node, LayerBound("deals", value, {}), at)
         return found.value, found.certificate
 
-    values = rank_deals(instance, [row])[0].subset_values
-    value, proofs = deal_bounds.tightened(instance, values, row, objective * (1 - gap), sharper)
+    (ranked,) = rank_deals(instance, [row])
+    value, proofs = deal_bounds.tightened(instance, ranked.subset_values, row, objective * (1 - gap), sharper)
     if value <= bound.value:
         return bound
     return LayerBound("deals", value, {"kind": "deals", "nodes": proofs} if proofs else {"kind": "deals"})
@@ -311,13 +311,13 @@ def _proved(instance: PlacementInstance, row: int, certificate: Mapping[str, Any
         even = instance.even  # of the deals' bounds those without certificates hold
         return _proved(even, row, {"kind": "deals"}) if kind == "deals" else None
     if kind == "alone":
-        expert = [certificate.get("expert")]
-        return alone(instance, row, expert[0]) if _are_experts(expert, instance) else None
+        expert: Any = certificate.get("expert")
+        return alone(instance, row, expert) if _are_experts([expert], instance) else None
     if kind == "largest" and instance.split == "even":
         return largest(instance, row)
     if kind == "deals" and deals.enumerable(instance):
-        values = rank_deals(instance, [row])[0].subset_values
-        return deal_bounds.proved(instance, values, row, certificate.get("nodes", []), _proved)
+        (ranked,) = rank_deals(instance, [row])
+        return deal_bounds.proved(instance, ranked.subset_values, row, certificate.get("nodes", []), _proved)
     if kind == "enumeration":
         value = _number(certificate.get("value"))
         return (

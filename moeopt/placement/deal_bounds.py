@@ -34,14 +34,14 @@ def tightened(
     tried: set[int] = set()
     order, deciding = deals.least_worst(instance, values)
     while float(values[deciding]) < enough and len(tried) < MOST_TRIED:
-        nodes = sorted((place[subset] for subset in everything[order[0]]), key=lambda at: (-values[at], at))
-        fresh = [at for at in nodes if at not in tried]
+        fresh = [place[subset] for subset in everything[order[0]] if place[subset] not in tried]
         if not fresh:
             break
-        tried.add(fresh[0])
-        found = tool(node, values[fresh[0]], fresh[0])
-        if found is not None and found[0] > values[fresh[0]]:
-            values[fresh[0]], proofs[fresh[0]] = found
+        at = min(fresh, key=lambda at: (-values[at], at))
+        tried.add(at)
+        found = tool(node, values[at], at)
+        if found is not None and found[0] > values[at]:
+            values[at], proofs[at] = found
             order, deciding = deals.least_worst(instance, values)
     return values[deciding], [[at, dict(proof)] for at, proof in sorted(proofs.items())]
 

@@ -174,7 +174,7 @@ def _need_more(
     for expert in lifted:
         if not 0 <= expert < len(weights):
             return False
-        must = max(least[expert] * (slots - 1) - spare, 0)  # other pieces beside its own, at least
+        must = least[expert] * (slots - 1) - spare  # other pieces beside its own, at least
         total = Fraction(weights[expert])
         for size, other in pieces:
             if must <= 0:

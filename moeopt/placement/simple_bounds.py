@@ -11,7 +11,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from moeopt.kernels.counts import greedy_counts
 from moeopt.kernels.fractions import total
 from moeopt.placement.instance import PlacementInstance
 
@@ -37,10 +36,8 @@ def _least_total(loads: list[int], floor: int, spare: int) -> int:
     """Least ``sum_e max(a_e, r_e K)`` over counts with `spare` replicas more than one each: convex in each r_e."""
     least = sum(max(load, floor) for load in loads)
     free = sum(max(load // floor, 1) - 1 for load in loads)  # replicas that stay above the floor cost nothing
-    rest = spare - free
-    if rest <= 0:
-        return least
-    partial = sorted(floor - load % floor for load in loads if load > floor and load % floor)
+    rest = max(spare - free, 0)
+    partial = sorted(floor - load % floor for load in loads if load > floor)
     least += sum(partial[:rest])
     return least + max(rest - len(partial), 0) * floor
 
@@ -59,7 +56,7 @@ def alone(instance: PlacementInstance, row: int, expert: int) -> Fraction:
     speeds = [exact[pace] for pace in paces[: most_replicas(instance)]]
     per_replica = instance.floor_rule == "per_replica"
     floor_cost = Fraction(floor if per_replica else 0, denominator) / speeds[0]  # per expert, replicas share the floor
-    weight = Fraction(load if per_replica else max(load, floor), denominator)
+    weight = Fraction(max(load, floor), denominator)  # below the floor the cost of the floor decides
     if instance.split == "free":
         return max(weight / total(speeds), floor_cost)
     if not instance.distinct:  # several replicas on the fastest GPU: only the share of one piece is sure
@@ -70,24 +67,19 @@ def alone(instance: PlacementInstance, row: int, expert: int) -> Fraction:
 
 def largest(instance: PlacementInstance, row: int) -> Fraction:
     """Smallest possible largest replica: below it more replicas are needed than there are slots."""
-    whole, floor, denominator = instance.exact_loads
-    per_replica = instance.floor_rule == "per_replica"
-    loads = [int(a) if per_replica else max(int(a), floor) for a in whole[row].tolist()]
+    loads, denominator = exact_weights(instance, row)  # where a floor per replica hides a load, it is the value
     most = most_replicas(instance)
-    if per_replica:
-        guess = instance.loads[row].astype(np.float64)
-        counts = greedy_counts(guess[None, :], instance.num_slots, most)[0]
-    else:
-        guess, counts = instance.weights[row], instance.greedy_counts[row]
-    pieces = guess / counts
+    counts = instance.greedy_counts[row]
+    pieces = instance.weights[row] / counts
     near = np.flatnonzero(pieces >= pieces.max() * (1 - 1e-12)).tolist()
     top = max(Fraction(loads[expert], int(counts[expert])) for expert in near)
     if top > 0:  # a largest piece below `top` needs at least floor(load / top) + 1 replicas of each expert
         needed = [load * top.denominator // top.numerator + 1 for load in loads]
         if sum(needed) <= instance.num_slots and max(needed) <= most:  # rounding misled the greedy counts
             top = _least_largest(loads, instance.num_slots, most)
-    value = max(top, Fraction(floor)) if per_replica else top
-    return value / denominator / Fraction(max(instance.speed))
+    if instance.floor_rule == "per_replica":
+        top = max(top, Fraction(instance.exact_loads[1]))
+    return top / denominator / Fraction(max(instance.speed))
 
 
 def _least_largest(loads: list[int], num_slots: int, most: int) -> Fraction:

@@ -63,20 +63,17 @@ def _ideals(instance: PlacementInstance) -> NDArray[np.float64]:
 def tighten(
     instance: PlacementInstance, bound: bounds.LayerBound, row: int, objective: float, gap: float
 ) -> bounds.LayerBound:
-    """The same from tightened bounds of the windows; never worse than `bound`."""
-    if objective <= 0 or objective - float(bound.value) <= gap * objective:
-        return bound
+    """The same from tightened bounds of the windows, for a bound that is open; never worse than `bound`."""
     most = objective * float(tail_of(instance))  # no window counted can stand above
     tightened = []
     for window in instance.windows:
         even = float(window.ideal[row])
-        first = bounds.cheap(one_layer(window, row))[0]
-        top = most * even
-        tightened.append(bounds.tighten(window, first, row, top, gap) if float(first.value) < top else first)
+        (first,) = bounds.cheap(one_layer(window, row))
+        tightened.append(bounds.tighten(window, first, row, most * even, gap))
     found = [bound, _joined(instance, row, tightened)]
     if instance.split in ("even", "free"):
         blended = blend(instance, row, _equal(instance))
-        first = bounds.cheap(blended)[0]
+        (first,) = bounds.cheap(blended)
         inner = bounds.tighten(blended, first, 0, objective / float(grain(instance)), gap)
         found.append(_blended(instance, inner))
     return max(found, key=lambda one: one.value)
@@ -177,7 +174,8 @@ def _blended(instance: PlacementInstance, inner: bounds.LayerBound) -> bounds.La
 
 
 def _blended_bound(instance: PlacementInstance, row: int) -> bounds.LayerBound:
-    return _blended(instance, bounds.cheap(blend(instance, row, _equal(instance)))[0])
+    (found,) = bounds.cheap(blend(instance, row, _equal(instance)))
+    return _blended(instance, found)
 
 
 def _envelope_bound(instance: PlacementInstance, row: int) -> bounds.LayerBound | None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moeopt.microbatch import PATTERNS, MicrobatchInstance, bounds
-from moeopt.microbatch.cycle_ratio import cycle_ratio, largest_ratio, time_by_cycle
+from moeopt.microbatch.cycle_ratio import _closed, cycle_ratio, largest_ratio, time_by_cycle
 from moeopt.microbatch.graph import Stage, StageGraph, flow
 
 TIMES = st.one_of(st.integers(0, 9), st.sampled_from([Fraction(1, 3), Fraction(5, 7), Fraction(1, 2), 0.25]))
@@ -141,9 +141,61 @@ def test_the_strongest_argument_of_alike_micro_batches_is_that_of_any(pattern: s
     stages = PATTERNS[pattern].stages
     for turn in range(6):
         times = {name: Fraction(1 + (turn * (place + 2)) % 7, 3) for place, name in enumerate(stages)}
-        instance = MicrobatchInstance(
-            {name: float(time) for name, time in times.items()}, layers=1 + turn, pattern=pattern, m=[1, 2, 3]
-        )
+        given = {name: float(time) for name, time in times.items() if turn % 2 or name != "rest"}
+        instance = MicrobatchInstance(given, layers=1 + turn, pattern=pattern, m=[1, 2, 3])
         for candidate in instance.candidates:
             every = bounds.arguments(instance.graph(candidate))
             assert bounds.bound(instance, candidate).seconds == max(one.seconds for one in every)
+
+
+def test_of_parallel_edges_that_with_the_fewest_tokens_counts() -> None:
+    edges = [(0, 1, 3, 0), (0, 1, 3, 2), (1, 0, 4, 1)]
+    assert largest_ratio(edges, 2, Fraction(0), ()).value == 7
+    assert largest_ratio(edges[::-1], 2, Fraction(0), ()).value == 7
+
+
+def test_work_that_takes_no_time_has_a_cycle_all_the_same() -> None:
+    found = cycle_ratio(flow([Stage("x", "gpu")], [[0, 0]]))
+    assert found.value == 0 and sorted(found.cycle) == [0, 1]
+
+
+def test_the_argument_of_a_candidate_is_computed_once() -> None:
+    instance = MicrobatchInstance({"attention": 10, "dispatch": 4, "experts": 10}, layers=4, m=[1, 2])
+    for candidate in instance.candidates:
+        assert bounds.bound(instance, candidate) is bounds.bound(instance, candidate)
+
+
+def test_a_cycle_among_pointers_is_found_where_there_is_one() -> None:
+    for before in product((-1, 0, 1, 2, 3), repeat=4):
+        found = _closed(list(before))
+        if found:
+            assert all(before[other] == one for one, other in zip(found, (*found[1:], found[0]), strict=True))
+        here = set(range(4))
+        for _ in range(4):  # what is left after so many steps goes round
+            here = {before[item] for item in here} - {-1}
+        assert found is not None and bool(found) == bool(here) and len(set(found)) == len(found)
+
+
+def test_the_strongest_argument_counts_where_layers_differ() -> None:
+    """Attention takes 10 and then 30 for each of m micro-batches, everything else 1: those 40 m, and 3 behind."""
+    times = {"attention": 10, "dispatch": 1, "experts": 1, "combine": 1}
+    instance = MicrobatchInstance(times, layers=2, m=[2, 3], layer_scale={"attention": [1, 3]})
+    assert [bounds.bound(instance, one).seconds for one in instance.candidates] == [83, 123]
+    assert {bounds.bound(instance, one).kind for one in instance.candidates} == {"load"}
+
+
+def test_the_wrap_into_the_next_lap_is_part_of_a_cycle() -> None:
+    """One on the GPU, both over the link, the other on the GPU again: 4 + 5 + 5 + 4, more than any load."""
+    stages = [Stage("x", "gpu"), Stage("y", "link"), Stage("z", "gpu")]
+    assert cycle_ratio(flow(stages, [[4, 4], [5, 5], [4, 4]])).value == 18
+
+
+def test_alike_micro_batches_need_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention has 12 times 10 to do, and 4, 10 and 4 follow."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("a graph was made")
+
+    monkeypatch.setattr(bounds, "arguments", never)
+    instance = MicrobatchInstance({"attention": 10, "dispatch": 4, "experts": 10}, layers=4, m=3)
+    assert bounds.bound(instance, instance.candidates[0]).seconds == 120 + 18

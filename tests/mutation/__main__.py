@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.mutation import equivalent
 from tests.mutation.mutate import Mutant, mutants
-from tests.mutation.rooms import ROOMS, Part
+from tests.mutation.rooms import ROOMS, SEARCHES, Part
 from tests.mutation.run import LIMIT_S, ROOT, noticed, prepare, survey
 
 
@@ -39,7 +39,9 @@ def _judge(name: str, part: Part, given: argparse.Namespace) -> float:
     tests = survey(part)
     if tests.failed:
         sys.exit(f"{name}: tests fail on the right code: {', '.join(tests.failed)}")
-    every = [(file, one) for file in part.modules for one in mutants((ROOT / file).read_text())]
+    texts = {file: (ROOT / file).read_text() for file in part.modules}
+    every = [(file, one) for file, text in texts.items() for one in mutants(text, SEARCHES.get(file, ()))]
+    searching = sum(len(mutants(text)) for text in texts.values()) - len(every)
     known = [(file, one) for file, one in every if equivalent.reason(file, one)]
     left = [pair for pair in every if pair not in known and given.only in f"{pair[0]}:{pair[1]}"]
     if 0 < given.sample < len(left):
@@ -64,6 +66,7 @@ def _judge(name: str, part: Part, given: argparse.Namespace) -> float:
     )
     print(
         f"{name}: {sum(found)} of {len(found)} noticed ({share:.1f} %); {drawn}, {len(known)} that change nothing, "
+        f"{searching} left out in functions that only search, "
         f"{len(tests.seconds)} tests, {took}",
         flush=True,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 COMPARE: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
@@ -59,10 +59,10 @@ Change = tuple[str, Callable[[], None]]
 """What is changed, and the call that does it in the tree at hand."""
 
 
-def mutants(source: str) -> list[Mutant]:
-    """Every mutant of a module's functions, in the order of the text; annotations and texts stay as they are."""
+def mutants(source: str, left_out: Collection[str] = ()) -> list[Mutant]:
+    """Every mutant of a module's functions but those `left_out`, in the order of the text; no annotations, no texts."""
     tree = ast.parse(source)
-    inside = _bodies(tree)
+    inside = _bodies(tree, left_out)
     found: list[Mutant] = []
     for number, node in enumerate(ast.walk(tree)):
         if id(node) not in inside:
@@ -75,7 +75,7 @@ def mutants(source: str) -> list[Mutant]:
     return sorted(found, key=lambda one: (one.first, one.what))
 
 
-def _bodies(tree: ast.Module) -> set[int]:
+def _bodies(tree: ast.Module, left_out: Collection[str]) -> set[int]:
     """Nodes, by id, in the bodies of functions; no annotation, and no ``strict=True``, an assertion."""
     found: set[int] = set()
     for one in ast.walk(tree):
@@ -83,6 +83,8 @@ def _bodies(tree: ast.Module) -> set[int]:
             for part in one.body:
                 found.update(map(id, ast.walk(part)))
     for one in ast.walk(tree):
+        if isinstance(one, ast.FunctionDef) and one.name in left_out:
+            found.difference_update(map(id, ast.walk(one)))
         for name in ("annotation", "returns"):
             if (part := getattr(one, name, None)) is not None:
                 found.difference_update(map(id, ast.walk(part)))
@@ -119,7 +121,8 @@ def _changes(node: ast.AST) -> Iterator[Change]:
     elif isinstance(node, ast.Return) and not (node.value is None or _is_none(node.value)):
         yield _named(node, "returns None"), _attribute(node, "value", ast.Constant(None))
     if isinstance(node, ast.If | ast.While | ast.IfExp):
-        yield f"if {_short(node.test)}: always", _attribute(node, "test", ast.Constant(True))
+        if not (isinstance(node.test, ast.Constant) and node.test.value is True):
+            yield f"if {_short(node.test)}: always", _attribute(node, "test", ast.Constant(True))
         yield f"if {_short(node.test)}: never", _attribute(node, "test", ast.Constant(False))
     for body in ("body", "orelse"):
         rows = getattr(node, body, None)
