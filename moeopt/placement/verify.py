@@ -330,7 +330,8 @@ def _scattered_groups(instance: PlacementInstance, slots: NDArray[np.int32]) -> 
 def _too_few(instance: PlacementInstance, plan: Placement) -> list[str]:
     counts, least = plan.replicas(instance.num_experts), np.array(instance.min_replicas)
     return [
-        f"layer {instance.layers[row]}: expert {expert} has {counts[row, expert]} replicas, min_replicas asks for "
+        f"layer {instance.layers[row]}: expert {expert} has {counts[row, expert]} "
+        f"replica{'' if counts[row, expert] == 1 else 's'}, min_replicas asks for "
         f"{least[expert]}"
         for row, expert in np.argwhere((counts > 0) & (counts < least))[:MAX_FAULTS]
     ]

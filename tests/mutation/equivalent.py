@@ -10,6 +10,24 @@ KNOWN: dict[tuple[str, str, str], str] = {
         "",
         "if len(set(instance.speed)) == 1: never",
     ): "the general sum gives the same fractions, more slowly",
+    ("verify.py", "if len(set(instance.speed))", "1 is 0"): "the same: the general sum is taken",
+    ("verify.py", "if sums[expert] == unit", "if sums[expert] == unit: never"): "the same fractions, more slowly",
+    ("verify.py", "float(even) or 1.0", "1.0 is 2.0"): "an idle window costs nothing on any GPU",
+    ("verify.py", "max(instance.min_replicas) > 1", "max(instance.min_replicas) > 1: Gt is GtE"): (
+        "every expert has one replica, or lacks it already"
+    ),
+    ("verify.py", "2**1023", "max(denominators) >= 2 ** 1023: GtE is Gt"): "2**1023 is a double either way",
+    ("verify.py", "2**1023", "1023 is 1022"): "whole numbers are divided one by one earlier: the same ratios",
+    (
+        "verify.py",
+        "if instance.constrained",
+        "if instance.constrained: always",
+    ): "without pins and prohibitions none is broken",
+    (
+        "moves.py",
+        "asked[source] += 1",
+        "1 is 2",
+    ): "every source is asked by twos: the order of who is asked least is the same",
     ("verify.py", "", "if int(replicas.max()) <= FITTING: never"): "numbers of any size give the same multiples",
     ("verify.py", "", "int(replicas.max()) <= FITTING: LtE is Lt"): "numbers of any size give the same multiples",
     (

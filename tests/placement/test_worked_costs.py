@@ -101,10 +101,37 @@ def test_constant_loads_of_shared_experts_are_on_every_gpu_with_slots() -> None:
     assert single.exact_base is not None
     judged = placement.evaluate(single, [[0, 1, 2]])
     assert judged.gpu_cost[0].tolist() == pytest.approx([6 + float(single.exact_base[0])] * 2 + [0])
+    ruled = PlacementInstance([[6, 2, 4]], slots=[1, 2, 0], top_k=2, shared="replicated", split="sglang-static")
+    assert placement.evaluate(ruled, [[0, 1, 2]]).max_load == judged.max_load  # one replica each: every rule is alike
+    alone = PlacementInstance([[6, 2, 4]], slots=[1, 2, 0], top_k=2, shared="replicated", split="free")
+    whole = [[(0, 0, 1.0), (1, 1, 1.0), (2, 1, 1.0)]]
+    assert placement.evaluate(alone, Placement.of([[0, 1, 2]], whole)).gpu_cost.tolist() == judged.gpu_cost.tolist()
     free = PlacementInstance([[6, 2, 4]], slots=[2, 2, 0], top_k=2, shared="replicated", split="free")
     shares = [[(0, 0, 0.75), (0, 1, 0.25), (1, 0, 1.0), (2, 1, 1.0)]]
     judged = placement.evaluate(free, Placement.of([[0, 1, 0, 2]], shares))
     assert judged.max_load == (Fraction(13, 2) + base,) and judged.gpu_cost[0, 2] == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "costs"),
+    [("per_expert", [Fraction(35, 2), Fraction(25, 2)]), ("per_replica", [Fraction(20), Fraction(20)])],
+)
+def test_a_floor_is_of_experts_or_of_replicas_with_shares_too(rule: Any, costs: list[Fraction]) -> None:
+    # experts of 4, 1 and 2 tokens where a kernel is as slow as with 10; the first is shared by three and one quarter
+    instance = PlacementInstance([[4, 1, 2]], slots=[2, 2], split="free", floor_tokens=10, floor_rule=rule)
+    shares = [[(0, 0, 0.75), (0, 1, 0.25), (1, 0, 1.0), (2, 1, 1.0)]]
+    judged = placement.evaluate(instance, Placement.of([[0, 1, 0, 2]], shares))
+    assert judged.max_load == (max(costs),)
+    assert judged.gpu_cost[0].tolist() == [float(cost) for cost in costs]
+
+
+def test_shares_are_parts_of_their_exact_sum() -> None:
+    free = PlacementInstance([[6, 2, 1]], slots=[2, 2], split="free")
+    judged = placement.evaluate(
+        free, Placement.of([[0, 1, 0, 2]], [[(0, 0, 0.1), (0, 1, 0.9), (1, 0, 1.0), (2, 1, 1.0)]])
+    )
+    tenth, rest = Fraction(0.1), Fraction(0.9)  # as doubles, which do not add up to 1
+    assert tenth + rest != 1 and judged.max_load == (6 * rest / (tenth + rest) + 1,)
 
 
 def test_an_unknown_split_is_refused() -> None:
@@ -191,6 +218,8 @@ def test_least_replicas_and_nodes_to_survive() -> None:
     assert faults(least, rows) == []
     assert faults(least, [[0, 1, 2, 1, 0, 1]]) == ["layer 0: expert 0 has 2 replicas, min_replicas asks for 3"]
     assert faults(least, [[1, 2, 2, 1, 2, 1]]) == ["layer 0: expert 0 has no replica"]
+    pairs = PlacementInstance([[3, 2, 1]], slots=[2, 2, 2], min_replicas=2)
+    assert faults(pairs, rows) == ["layer 0: expert 2 has 1 replica, min_replicas asks for 2"]
     two = PlacementInstance([[3, 2]], slots=[2, 2, 2], nodes=[0, 0, 1], survive_nodes=1, layers=[6])
     assert faults(two, [[0, 1, 1, 0, 0, 1]]) == []
     empty = two.changed(fill="at_most")
@@ -238,6 +267,7 @@ SUMS = "shares of expert 0 sum to {}, not 1"
         ([(0, 0, 0.5), (0, 1, 0.5 - 2e-9), (1, 0, 1.0), (2, 1, 1.0)], [SUMS.format(0.5 + (0.5 - 2e-9))]),
         ([(0, 0, 1.0), (0, 1, 0.0), (1, 0, 1.0), (2, 1, 1.0)], []),
         ([(0, 0, 1.0), (1, 0, 1.0), (2, 1, 1.0)], []),
+        ([(0, 0, 1 + 1e-9), (1, 0, 1.0), (2, 1, 1.0)], [SUMS.format(1 + 1e-9)]),  # as a part by itself it may be
         (
             [(0, 0, 0.5), (0, 1, 0.5), (1, 0, 0.5), (1, 1, 0.5), (2, 1, 1.0)],
             ["a share of expert 1 goes to GPU 1, which has no replica"],
