@@ -209,8 +209,7 @@ class Playing:
     def _replanned(self, state: _State, period: Period, result: Result, held: bool) -> Replan:
         """What a policy's answer does to its plan."""
         policy = state.policy
-        shown = seen(self.history, period.seen, self.combine, state.plan)
-        limited = (policy.max_moves, policy.max_moves_per_layer) != (None, None) or shown.move_cost > 0
+        limited = (policy.max_moves, policy.max_moves_per_layer) != (None, None) or self.history.move_cost > 0
         if not held:
             self.notes.append(f"{policy.name} knows no budget of moves: it was run without one")
         self._note(policy.name, result)
