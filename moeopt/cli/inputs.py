@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from moeopt.cli.accepting import guarded
 from moeopt.cli.options import Shape
 from moeopt.cli.piped import file_of
-from moeopt.cli.running import gpus_of_nodes, read_current, shape_of
+from moeopt.cli.running import gpus_of_nodes, read_current
 from moeopt.cli.say import Say, ranges
+from moeopt.cli.shape_of_plan import inherited
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation, Violations
 
@@ -181,26 +182,22 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
     for note in table.notes:
         say.note(f"{path}: {note}")
     wanted = _busy(table, path, say) if shape.layers is None else layer_ids(shape.layers, table, check)
-    arguments = shape.instance_fields(check)
     loads, layers = table.loads if table.windows is None else table.windows, list(table.layers)
     if wanted is not None and not check.found:
         rows = [layers.index(layer) for layer in wanted]
         loads, layers = loads[..., rows, :], wanted
+    running = None
     if shape.current is not None and not check.found:
-        running = read_current(shape.current, layers, facts=layer_facts(shape), idle=_idle(loads, layers))
-        for note in running.notes:
+        with check.within():
+            running = read_current(shape.current, layers, facts=layer_facts(shape), idle=_idle(loads, layers))
+            shape, taken = inherited(shape, running.shape, "the running plan")
+    arguments = shape.instance_fields(check)
+    if running is not None:
+        for note in (*running.notes, *taken):
             say.note(note)
         rows = [layers.index(layer) for layer in running.layers]
         loads, layers = loads[..., rows, :], list(running.layers)
         arguments |= running.fields
-        if not {"gpus", "slots", "memory_bytes", "speed"} & set(arguments):
-            known = shape_of(running.fields, running.gpus)
-            lost = known.get("lost", [])
-            arguments |= known | ({"lost": [*arguments.get("lost", ()), *lost]} if lost else {})
-            if known:
-                gone = f"; GPUs {ranges(lost)} have no slot in it and count as lost" if lost else ""
-                said = f"{known['gpus']} GPUs, slots {known['slots']}"
-                say.note(f"the shape is that of the running plan: {said}{gone}")
     if shape.lost_nodes is not None:
         dead = gpus_of_nodes(shape.lost_nodes, arguments.get("nodes", 1), arguments.get("gpus"), check)
         arguments["lost"] = [*arguments.get("lost", ()), *dead]

@@ -113,8 +113,11 @@ def _now(instance: PlacementInstance) -> tuple[Any, str]:
 def plan_facts(path: str, content: Any) -> dict[str, Any]:
     """What can be said of a plan without loads."""
     from moeopt.placement.load_plan import document_faults, read_result
+    from moeopt.placement.plan_shape import plan_shape
 
     document: ResultDocument = read_result(content, path)
+    faults = document_faults(document)
+    shape = {} if faults else plan_shape(document)
     facts: dict[str, Any] = {
         "name": document.instance.name,
         "method": document.method,
@@ -124,7 +127,7 @@ def plan_facts(path: str, content: Any) -> dict[str, Any]:
         "gap": document.gap,
         "gap_worst_layer": document.gap_worst_layer,
         "notes": document.notes,
-        "faults": document_faults(document),
+        "faults": faults,
     }
     if document.solution is not None:
         first = document.solution.layers[0]
@@ -136,6 +139,7 @@ def plan_facts(path: str, content: Any) -> dict[str, Any]:
             "imbalance_mean": document.solution.imbalance_mean,
             "moves": document.solution.moves,
             "imbalance_now": document.solution.imbalance_now,
+            "shape": shape,
             "gpus_without_slots": sorted({*range(document.solution.ep_size)} - {*document.solution.gpu_of_slot}),
         }
     return facts

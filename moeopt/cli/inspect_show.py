@@ -8,6 +8,7 @@ from moeopt.cli.inspect_cluster import SAID as TOPOLOGIES
 from moeopt.cli.inspect_cluster import show as show_topology
 from moeopt.cli.rooms import room_of
 from moeopt.cli.say import Say, count, few, ranges
+from moeopt.cli.shape_of_plan import words_of
 
 FEW_LAYERS = 8
 
@@ -30,7 +31,7 @@ def show(facts: dict[str, Any], say: Say) -> None:
     if facts["what"] == "plan":
         if "layers" in facts:
             lines.append(f"  shape      {count(facts['layers'], 'layer')}, {count(facts['experts'], 'expert')}, "
-                         f"{count(facts['slots'], 'slot')}, {count(facts['gpus'], 'GPU')}")  # fmt: skip
+                         f"{', '.join([count(facts['slots'], 'slot'), *said_of(facts)])}")  # fmt: skip
             lines.append(f"  imbalance  mean {facts['imbalance_mean']:.4f}")
             if facts["moves"] is not None:
                 now = facts["imbalance_now"]
@@ -66,6 +67,14 @@ def show(facts: dict[str, Any], say: Say) -> None:
     if facts["what"] not in ("plan", "map"):
         say.show(_layer_table(facts, say.verbose))
     show_reach(facts, say)
+
+
+def said_of(facts: dict[str, Any]) -> list[str]:
+    """GPUs of a plan, and what else its shape says beyond slots, in words."""
+    shape = {name: value for name, value in facts["shape"].items() if name not in ("gpus", "lost")}
+    if isinstance(shape.get("slots"), int):
+        del shape["slots"]
+    return [count(facts["gpus"], "GPU"), *words_of(shape)]
 
 
 def show_reach(facts: dict[str, Any], say: Say) -> None:

@@ -170,6 +170,7 @@ def _from_plan(path: str, document: Any, loads: list[str], hosts: Hosts, say: Sa
     from moeopt.placement.document import read_instance
     from moeopt.placement.load_plan import read_result
     from moeopt.placement.plan_document import as_plan
+    from moeopt.placement.plan_shape import plan_shape
 
     parsed = read_result(document, path)
     if parsed.solution is None:
@@ -185,7 +186,8 @@ def _from_plan(path: str, document: Any, loads: list[str], hosts: Hosts, say: Sa
         rule, fix = f"the plan has {experts}", "Give loads of the LLM that the plan is for"
         raise InstanceError([Violation("loads", "", f"{table.shape[1]} experts", rule, fix, loads[0])])
     embedded = parsed.instance.document.model_dump(by_alias=True)
-    rules = {key: embedded[key] for key in RULES if key in embedded}
+    rules = plan_shape(parsed) | {key: embedded.get(key, []) for key in ("lost", "retire")}
+    rules |= {key: embedded[key] for key in RULES if key in embedded}
     steps = embedded.get("steps", 1)
     rules["steps"] = sum(steps) if isinstance(steps, list) else steps
     given = read_instance({"schema": embedded["schema"], **rules, "loads": table[rows].tolist(), "layers": kept}, path)
@@ -210,11 +212,10 @@ def _from_plan(path: str, document: Any, loads: list[str], hosts: Hosts, say: Sa
 
 
 RULES = (
-    *("gpus", "slots", "uneven_slots", "speed", "nodes", "floor_tokens", "floor_rule", "distinct", "fill", "split"),
-    *("expert_bytes", "memory_bytes", "shared", "num_shared", "top_k", "c_slot", "c_tok", "token_bytes"),
-    *("recv_bytes_per_s", "lost", "retire"),
+    *("uneven_slots", "floor_tokens", "floor_rule", "distinct", "fill", "split", "shared", "num_shared", "top_k"),
+    *("c_slot", "c_tok", "token_bytes", "recv_bytes_per_s"),
 )
-"""Fields of a placement that say what routing needs."""
+"""Fields of a placement that say what routing needs, beside its shape and the GPUs that are out."""
 
 
 def _from_map(path: str, found: Any, loads: list[str], hosts: Hosts, say: Say) -> RoutingInstance:

@@ -15,6 +15,7 @@ from moeopt.errors import InstanceError, PlanError, Violation, Violations
 if TYPE_CHECKING:
     from moeopt.engines.base import ExpertMap
     from moeopt.engines.layers import LayerFacts
+    from moeopt.placement.load_plan import ResultDocument
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class Running:
     ----------
     fields
         Arguments ``current`` and ``current_gpu`` of an instance.
-    gpus
-        How many GPUs it is on, where it says so.
+    shape
+        Arguments of an instance that give it the shape of the plan, as far as it says it.
     layers
         Ids of the layers of the instance: those of the loads, but for dense ones that are idle and have no row.
     notes
@@ -34,7 +35,7 @@ class Running:
     """
 
     fields: dict[str, Any]
-    gpus: int | None
+    shape: dict[str, Any]
     layers: tuple[int, ...]
     notes: tuple[str, ...] = ()
 
@@ -64,12 +65,12 @@ def _read(path: str, file: str, layers: Sequence[int], facts: LayerFacts | None,
     if ending in (".npy", ".npz"):
         from moeopt.engines.reading import read_map
 
-        return Running({"current": read_map(file).slot_expert}, None, tuple(layers))
+        return Running({"current": read_map(file).slot_expert}, {}, tuple(layers))
     if ending in (".csv", ".tsv", ".txt") or (file != path and not ending):
-        return Running({"current": _slot_table(file)}, None, tuple(layers))
+        return Running({"current": _slot_table(file)}, {}, tuple(layers))
     document = read_json(read_bytes(file), path)
     if isinstance(document, list):
-        return Running({"current": document}, None, tuple(layers))
+        return Running({"current": document}, {}, tuple(layers))
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         rule = f"is neither a plan ({SCHEMA}) nor a table of experts in slots"
         raise InstanceError([Violation("--current", "", path, rule, "Give the file that place -o wrote")])
@@ -85,7 +86,7 @@ def _read(path: str, file: str, layers: Sequence[int], facts: LayerFacts | None,
         ) from error
     assert found.solution is not None
     fields = {"current": plan.slot_expert, "current_gpu": found.solution.gpu_of_slot}
-    return Running(fields, found.solution.ep_size, tuple(kept), tuple(notes))
+    return Running(fields, shape_in(found, path), tuple(kept), tuple(notes))
 
 
 def _map(file: str) -> ExpertMap | None:
@@ -106,7 +107,7 @@ def _of_map(found: ExpertMap, layers: Sequence[int], facts: LayerFacts | None, i
     fields: dict[str, Any] = {"current": found.slot_expert[rows]}
     if found.slots is not None:
         fields["current_gpu"] = [gpu for gpu, count in enumerate(found.slots) for _ in range(count)]
-    return Running(fields, None if found.slots is None else len(found.slots), tuple(kept), (*notes, *more))
+    return Running(fields, shape_in(found), tuple(kept), (*notes, *more))
 
 
 def _without_dense(
@@ -140,20 +141,32 @@ def _slot_table(path: str) -> list[list[int]]:
     return [row for row in rows if row]
 
 
-def shape_of(running: dict[str, Any], count: int | None) -> dict[str, Any]:
-    """``gpus``, ``slots`` and ``lost`` of a running plan that says where its slots lie; else nothing.
+def shape_in(found: ResultDocument | ExpertMap, path: str = "", option: str = "--current") -> dict[str, Any]:
+    """The shape that a plan or the map of an engine says; nothing where it says none.
 
-    A GPU without a slot was lost before, or retired.
+    In a map, a GPU without a slot was lost before, or retired.
 
-    >>> shape_of({"current_gpu": [0, 0, 2, 2]}, 4)
-    {'gpus': 4, 'slots': 8, 'lost': [1, 3]}
+    Raises
+    ------
+    InstanceError
+        The shape in the plan breaks its own rules.
     """
-    if count is None:
+    from moeopt.engines.base import ExpertMap
+    from moeopt.placement.plan_shape import plan_shape
+
+    if not isinstance(found, ExpertMap):
+        try:
+            return plan_shape(found)
+        except InstanceError as error:
+            rule = f"holds a shape that breaks its own rules: {error.violations[0]}"
+            raise InstanceError([Violation(option, "", path, rule, "moeopt verify lists its faults")]) from error
+    if found.slots is None:
         return {}
-    each = [list(running["current_gpu"]).count(gpu) for gpu in range(count)]
-    lost = [gpu for gpu, slots in enumerate(each) if not slots]
-    each = [slots or max(each) for slots in each]
-    return {"gpus": count, "slots": sum(each) if len(set(each)) == 1 else each, **({"lost": lost} if lost else {})}
+    most = max(found.slots)
+    lost = [gpu for gpu, slots in enumerate(found.slots) if not slots]
+    each = [slots or most for slots in found.slots]
+    shape = {"gpus": len(each), "slots": sum(each) if len(set(each)) == 1 else each}
+    return {**shape, "lost": lost} if lost else shape
 
 
 def gpus_of_nodes(text: str, nodes: Any, num_gpus: int | None, check: Violations) -> list[int]:
