@@ -6,6 +6,7 @@ import csv
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from io import StringIO
 from typing import Any
 
@@ -114,6 +115,16 @@ class Pivot:
         return f"{self.metric}: {METRICS[self.metric]}; means over all other axes{without}."
 
 
+def axes_of(text: str) -> list[str]:
+    """Axes with commas between them, each by its name or by the key of a grid that has its values.
+
+    >>> axes_of("policies, loads"), axes_of("policy,shape")
+    (['policy', 'loads'], ['policy', 'shape'])
+    """
+    keys = {"policies": "policy", "shapes": "shape", "seeds": "seed"}
+    return [keys.get(one.strip(), one.strip()) for one in text.split(",")]
+
+
 def pivot(documents: Iterable[Mapping[str, Any]], axes: Sequence[str], metric: str) -> Pivot:
     """Means of a metric by one or two axes of `AXES`.
 
@@ -133,7 +144,9 @@ def pivot(documents: Iterable[Mapping[str, Any]], axes: Sequence[str], metric: s
     check = Violations()
     for axis in axes:
         if axis not in AXES:
-            check.add("pivot", axis, rule="is no axis of a grid", fix=f"Known are {', '.join(AXES)}")
+            near = get_close_matches(axis.lower(), AXES, 1)
+            meant = f"Did you mean {near[0]}? " if near else ""
+            check.add("pivot", axis, rule="is no axis of a grid", fix=f"{meant}Known are {', '.join(AXES)}")
     if not 1 <= len(axes) <= 2 or len(set(axes)) < len(axes):
         check.add("pivot", ",".join(axes) or "''", rule="must be one axis or two", fix="Use policy,shape")
     if metric not in METRICS:

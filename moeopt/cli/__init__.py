@@ -67,12 +67,26 @@ def _run(words: list[str]) -> int:
         message = getattr(error, "format_message", None)  # the parser's own errors, whichever version it comes from
         if message is None:
             raise
-        complain(f"{message().strip()} (moeopt --help, or --help after the verb, shows what there is)")
+        complain(
+            f"{message().strip()}{_elsewhere(error)} (moeopt --help, or --help after the verb, shows what there is)"
+        )
         return BAD_USAGE
     finally:
         COMMAND.reset(token)
         close_quietly()
     return code if isinstance(code, int) else 0
+
+
+def _elsewhere(error: Exception) -> str:
+    """Which verbs have an option that this one has not."""
+    from moeopt.cli.app import VERBS, command_of
+
+    option = getattr(error, "option_name", None)
+    if type(error).__name__ not in ("NoSuchOption", "NoSuchOptionError") or not option:
+        return ""
+    having = [name for name in VERBS if any(option in one.opts for one in command_of(name).params)]
+    few = having if len(having) < 4 else [*having[:3], "others"]
+    return f" It is an option of moeopt {', '.join(few)}." if having else ""
 
 
 @contextmanager

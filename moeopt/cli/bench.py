@@ -47,7 +47,9 @@ def bench(
     by: Annotated[
         str,
         typer.Option(
-            "--pivot", help="Down and across: of policy, shape, loads and seed one or two.", rich_help_panel=OUTPUT
+            "--pivot",
+            help="Down and across: of policy, shape, loads and seed one or two, or as the grid calls them.",
+            rich_help_panel=OUTPUT,
         ),
     ] = "policy,shape",
     metric: Annotated[
@@ -78,12 +80,13 @@ def bench(
     moeopt info shapes); loads are files, or a generator with its numbers; limits are time_s, gap, iterations or nodes.
     """
     from moeopt.bench import pivot, read_cells, read_grid, run_grid
+    from moeopt.bench.tables import axes_of
     from moeopt.cli.solving import find_plugins, guarded_output
     from moeopt.cli.target import check_target, refuse_stdout
     from moeopt.errors import Violations
 
     check, read, made = Violations(), None, None
-    axes = [one.strip() for one in by.split(",")]
+    axes = axes_of(by)
     with check.within():
         read = read_grid(grid)
     with check.within():
@@ -92,8 +95,8 @@ def bench(
         pivot([], axes, metric)
     if table is not None:
         with check.within():
-            refuse_stdout(table, "Use --json, or give a file such as table.md")
-            check_target(table, TABLES, force, what="a table")
+            refuse_stdout(table, "Use --json, or give a file such as table.md", "--table")
+            check_target(table, TABLES, force, what="a table", option="--table")
     if not folder:
         check.add("--output", "missing", rule="is needed: results go there", fix="Use -o results")
     check.raise_if_any()

@@ -64,7 +64,9 @@ def check(
     expert_bytes: Annotated[
         str | None, typer.Option("--expert-bytes", help="Size of one expert in one layer, as 42MiB.")
     ] = None,
-    layers: Annotated[int | None, typer.Option("--layers", min=1, help="L, MoE layers (as the LLM has, or 1).")] = None,
+    number: Annotated[
+        str | None, typer.Option("--layers", metavar="L", help="L, number of MoE layers (as the LLM has, or 1).")
+    ] = None,
     gpu_mem: Annotated[str | None, typer.Option("--gpu-mem", help="Memory a GPU has for experts, as 80GB.")] = None,
     expert_dtype: Annotated[
         str | None,
@@ -85,6 +87,7 @@ def check(
     """
     found = Violations()
     llm = which.facts()
+    layers = None if number is None else units.layers(number, found)
     each = None if expert_bytes is None else units.size("--expert-bytes", expert_bytes, found)
     memory = None if gpu_mem is None else units.size("--gpu-mem", gpu_mem, found)
     about = None

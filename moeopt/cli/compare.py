@@ -125,7 +125,9 @@ def _parts(asked: Asked, say: Say) -> list[tuple[Room, Asked]]:
     """Every comparison that is asked for, with its problem."""
     from moeopt.cli.compare_placement import PlacementRoom, held_out_files
     from moeopt.cli.inputs import names_of, sources
+    from moeopt.cli.not_plans import refuse_spaced
 
+    refuse_spaced(asked.plans, asked.inputs)
     if not asked.apart or len(asked.inputs) < 2:
         room = _room(asked)
         if not isinstance(room, PlacementRoom):

@@ -33,7 +33,13 @@ class PlacementRoom(Room):
         """Several files are windows; what was seen in them is told at the end."""
         from moeopt.cli.windows import read_inputs
 
-        return read_inputs(asked.inputs, asked.shape, say, asked.label), ()
+        instance = read_inputs(asked.inputs, asked.shape, say, asked.label)
+        if (asked.apart or asked.label is not None) and len(instance.windows) > 1:
+            windows = f"{', '.join(asked.inputs)}: its {len(instance.windows)} windows stay one comparison"
+            say.keep(
+                f"{windows}, as --apart takes inputs one by one; a file a window, or FILE.npz:KEY, takes them apart"
+            )
+        return instance, ()
 
     def default(self, instance: Any, asked: Asked, say: Say) -> list[str]:
         """What people compare with, and the search."""

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from moeopt.cli import units
 from moeopt.cli.say import Say
 from moeopt.cli.verb import DONE, verb
-from moeopt.errors import InstanceError, Violation
+from moeopt.errors import InstanceError, Violation, Violations
 
 EXAMPLE = """Example:
 
@@ -23,7 +24,7 @@ moeopt generate shift --windows 24 --shape dsv3_288_g32 --tokens 1000000 -o hist
 def generate(
     say: Say,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="See moeopt info generators.")],
-    layers: Annotated[int | None, typer.Option("--layers", help="L, number of layers.")] = None,
+    number: Annotated[str | None, typer.Option("--layers", metavar="L", help="L, number of layers.")] = None,
     experts: Annotated[int | None, typer.Option("--experts", help="E, experts in each layer.")] = None,
     top_k: Annotated[int | None, typer.Option("--top-k", help="Experts a token selects.")] = None,
     shape: Annotated[
@@ -43,7 +44,10 @@ def generate(
     ] = None,
     noise: Annotated[str | None, typer.Option("--noise", help="poisson: redraw every count around its value.")] = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="A .csv, .json, .npz or .npy file; - prints CSV.")
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="A .csv, .json, .npz or .npy file (windows: not CSV); - prints CSV."
+        ),
     ] = "-",
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> int:
@@ -52,17 +56,23 @@ def generate(
     What drifts is written as one array of windows x layers x experts, which place, inspect and replay read.
     """
     from moeopt.cli.target import STDOUT, check_target
-    from moeopt.workload import HISTORIES, generate_history, write_loads
+    from moeopt.workload import GENERATORS, HISTORIES, generate_history, write_loads
     from moeopt.workload import generate as draw
     from moeopt.workload.readers import ENDINGS
     from moeopt.workload.writers import WITH_WINDOWS
 
+    check = Violations()
+    layers = None if number is None else units.layers(number, check)
+    check.raise_if_any()
+    known = kind in (*GENERATORS, *HISTORIES)
     drifts = kind in HISTORIES
     if output != STDOUT:
         what = "a history" if drifts else "loads"
         check_target(output, WITH_WINDOWS if drifts else ENDINGS, force, what=what)
-    _refuse(kind, drifts, output, {"--windows": windows, "--drift": drift}, {"--alpha": alpha, "--noise": noise})
-    sizes = _sizes(kind, shape, {"layers": layers, "experts": experts, "top_k": top_k})
+    if known:
+        _refuse(kind, drifts, output, {"--windows": windows, "--drift": drift}, {"--alpha": alpha, "--noise": noise})
+    unknown = [] if known else [_unknown(kind, windows is not None or drift is not None)]
+    sizes = _sizes(unknown, shape, {"layers": layers, "experts": experts, "top_k": top_k})
     if drifts:
         assert windows is not None
         spread = 1.0 if sigma is None else sigma
@@ -79,6 +89,19 @@ def generate(
         say.note(lost)
     say.note(f"loads: {output}, {table.source}")
     return DONE
+
+
+def _unknown(kind: str, drifting: bool) -> Violation:
+    """A word that is no generator, with what may be meant: what drifts, where an option is of that."""
+    from difflib import get_close_matches
+
+    from moeopt.workload import GENERATORS, HISTORIES
+
+    known = tuple(HISTORIES) if drifting else (*GENERATORS, *HISTORIES)
+    near = get_close_matches(kind.lower(), (*GENERATORS, *HISTORIES), 1, 0.7)
+    meant = f"Did you mean {near[0]}? " if near else ""
+    which = "Loads that drift are" if drifting else "Known are"
+    return Violation("kind", "", kind or "''", "is not a generator", f"{meant}{which} {', '.join(known)}")
 
 
 def _refuse(kind: str, drifts: bool, output: str, of_drifts: dict[str, object], of_others: dict[str, object]) -> None:
@@ -98,18 +121,15 @@ def _refuse(kind: str, drifts: bool, output: str, of_drifts: dict[str, object], 
         raise InstanceError(found)
 
 
-def _sizes(kind: str, shape: str | None, given: dict[str, int | None]) -> dict[str, int]:
-    from moeopt.workload import GENERATORS, HISTORIES, SHAPES
+def _sizes(unknown: list[Violation], shape: str | None, given: dict[str, int | None]) -> dict[str, int]:
+    from moeopt.workload import SHAPES
 
     if shape is not None and shape not in SHAPES:
         rule = f"is not a known shape; known: {', '.join(SHAPES)}"
-        raise InstanceError([Violation("--shape", "", shape, rule, "Use one of these, or --layers --experts --top-k")])
+        fix = "Use one of these, or --layers --experts --top-k"
+        raise InstanceError([*unknown, Violation("--shape", "", shape, rule, fix)])
     known = {} if shape is None else {name: getattr(SHAPES[shape], name) for name in given}
     sizes = {name: value if value is not None else known.get(name) for name, value in given.items()}
-    unknown = []
-    if kind not in (*GENERATORS, *HISTORIES):
-        known_kinds = ", ".join((*GENERATORS, *HISTORIES))
-        unknown = [Violation("kind", "", kind, "is not a generator", f"Known are {known_kinds}")]
     missing = [
         Violation(f"--{name.replace('_', '-')}", "", "missing", "must be given", "Give it, or --shape")
         for name, value in sizes.items()

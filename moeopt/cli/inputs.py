@@ -189,7 +189,8 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
     running = None
     if shape.current is not None and not check.found:
         with check.within():
-            running = read_current(shape.current, layers, facts=layer_facts(shape), idle=_idle(loads, layers))
+            known = {"facts": layer_facts(shape), "idle": _idle(loads, layers), "experts": loads.shape[-1]}
+            running = read_current(shape.current, layers, **known)
             shape, taken = inherited(shape, running.shape, "the running plan")
     arguments = shape.instance_fields(check)
     if running is not None:

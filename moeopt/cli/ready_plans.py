@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.not_plans import is_loads, no_plan
 from moeopt.cli.piped import file_of
 from moeopt.errors import InstanceError
 
@@ -25,10 +26,15 @@ def read_plan(path: str) -> ResultDocument | ExpertMap:
     from moeopt.engines.reading import read_map
     from moeopt.placement.load_plan import read_result
 
-    with file_of(path) as file:
-        if what_is(file) in WITH_MAP:
-            return read_map(file)
-        return read_result(read_json(read_bytes(file), path), path)
+    try:
+        with file_of(path) as file:
+            if what_is(file) in WITH_MAP:
+                return read_map(file)
+            return read_result(read_json(read_bytes(file), path), path)
+    except InstanceError as error:
+        if is_loads(path):
+            raise no_plan("--plans", path, "Give what place -o wrote, or an engine's map") from error
+        raise
 
 
 def fit_plans(

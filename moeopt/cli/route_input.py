@@ -9,6 +9,7 @@ import typer
 
 from moeopt.cli import units
 from moeopt.cli.inputs import name_of
+from moeopt.cli.not_plans import is_loads, no_plan
 from moeopt.cli.piped import file_of
 from moeopt.cli.say import Say, count, ranges
 from moeopt.documents import read_bytes, read_json
@@ -109,6 +110,8 @@ def read_given(path: str, loads: list[str], hosts: Hosts, say: Say) -> Given:
 
         return Given(_from_map(path, read_collocated(document, path), loads, hosts, say))
     found = map_of(path)
+    if found is None and is_loads(path):
+        raise no_plan("PLAN", path, "Give the plan or map first, then the loads to be routed")
     if found is None:
         rule = "is no plan, no map of an engine and no routing instance"
         fix = "Give what moeopt place -o or collocate -o wrote, or an engine's own map"

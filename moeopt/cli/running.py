@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.not_plans import are_counts, is_loads, no_plan
 from moeopt.cli.piped import file_of
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, PlanError, Violation, Violations
@@ -41,17 +42,32 @@ class Running:
 
 
 def read_current(
-    path: str, layers: Sequence[int], *, facts: LayerFacts | None = None, idle: Sequence[int] = ()
+    path: str,
+    layers: Sequence[int],
+    *,
+    facts: LayerFacts | None = None,
+    idle: Sequence[int] = (),
+    experts: int | None = None,
 ) -> Running:
     """The running plan in a file, or by standard input, for an instance with these layer ids.
 
     A plan is read layer by layer, by id, and says where its slots lie. The rows of an engine's map are found by the
     layers of the LLM where `facts` say them, else taken in order where it counts MoE layers alone. A table (JSON,
     ``.npy``, ``.npz``, or CSV without a header) has one row a layer, in the order of the loads. `idle` are layers that
-    have no loads.
+    have no loads. With the number of `experts`, loads in the place of a table are told from one.
     """
-    with file_of(path) as file:
-        return _read(path, file, layers, facts, idle)
+    fix = "Give the file that place -o wrote, or a table of the expert in each slot"
+    try:
+        with file_of(path) as file:
+            found = _read(path, file, layers, facts, idle)
+    except InstanceError as error:
+        if is_loads(path, experts):
+            raise no_plan("--current", path, fix) from error
+        raise
+    table = found.fields["current"]
+    if not found.shape and experts is not None and are_counts(table, experts) and is_loads(path, experts):
+        raise no_plan("--current", path, fix)
+    return found
 
 
 def _read(path: str, file: str, layers: Sequence[int], facts: LayerFacts | None, idle: Sequence[int]) -> Running:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from moeopt.errors import InstanceError, Violation
@@ -23,8 +24,12 @@ def targets(given: str | None, endings: Sequence[str]) -> list[str]:
     return paths if all(Path(path).suffix.lower() in endings for path in paths) else [given]
 
 
-def check_target(path: str, endings: Sequence[str], force: bool, *, what: str, advice: str = "") -> None:
+def check_target(
+    path: str, endings: Sequence[str], force: bool, *, what: str, advice: str = "", option: str = "output"
+) -> None:
     """Refuse a file that could not be written later; `what` it is to hold, as "a plan", stands in the message.
+
+    `option` is the one that names it.
 
     Raises
     ------
@@ -35,9 +40,9 @@ def check_target(path: str, endings: Sequence[str], force: bool, *, what: str, a
         found = _looked_at(path, endings, force, what, advice)
     except OSError as error:  # a name that is too long, and what else the file system does not take
         rule = f"cannot be written ({error.strerror or error})"
-        found = [Violation("output", "", _shortened(path), rule, "Give another name")]
+        found = [Violation(option, "", _shortened(path), rule, "Give another name")]
     if found:
-        raise InstanceError(found)
+        raise InstanceError([replace(one, field=option) for one in found])
 
 
 def _shortened(path: str) -> str:
@@ -67,8 +72,8 @@ def _looked_at(path: str, endings: Sequence[str], force: bool, what: str, advice
     return found
 
 
-def refuse_stdout(path: str, fix: str) -> None:
+def refuse_stdout(path: str, fix: str, option: str = "output") -> None:
     """Refuse ``-`` where the ending of a file chooses what is written."""
     if path == STDOUT:
         rule = "cannot be standard output: the ending of a file chooses the format"
-        raise InstanceError([Violation("output", "", path, rule, fix)])
+        raise InstanceError([Violation(option, "", path, rule, fix)])

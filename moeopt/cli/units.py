@@ -123,6 +123,27 @@ def ids(field: str, text: str, check: Violations) -> list[int]:
     return list(dict.fromkeys(found))
 
 
+def layers(text: str, check: Violations) -> int | None:
+    """The number of layers, where ``--layers`` is that and not the ids that ``place`` takes.
+
+    >>> layers("58", Violations())
+    58
+    >>> check = Violations(); layers("3-60", check); print(check.found[0])
+    --layers = 3-60: is the number of layers here, not their ids. Write --layers 58.
+    """
+    word = text.strip()
+    if word.isdecimal() and 1 <= int(word) < 2**63:
+        return int(word)
+    listed = Violations()
+    found = ids("--layers", word, listed) if set(word) & set(",-") else []
+    if found and not listed.found:
+        rule = "is the number of layers here, not their ids"
+        check.add("--layers", text, rule=rule, fix=f"Write --layers {len(found)}")
+    else:
+        check.add("--layers", text or "''", rule="must be a whole number >= 1", fix="Give the number of layers, as 58")
+    return None
+
+
 def _with_unit(field: str, text: str, units: Mapping[str, float], fix: str, check: Violations) -> float | None:
     match = _NUMBER.fullmatch(text)
     unit = units.get(match[2]) if match else None

@@ -8,6 +8,7 @@ import typer
 
 from moeopt.cli.failures import show_lost
 from moeopt.cli.llm_options import Llm
+from moeopt.cli.not_plans import is_loads, no_plan
 from moeopt.cli.options import Json
 from moeopt.cli.piped import file_of
 from moeopt.cli.say import Say
@@ -96,15 +97,21 @@ def verify(
         refuse_options(plan, own[0], said)
         code: int = room.verify(plan, own[1], loads or [], json.json, say)
         return code
-    with file_of(plan) as file:
-        map_found = map_of(file)
-        content = None if map_found is not None else read_json(read_bytes(file), plan)
+    try:
+        with file_of(plan) as file:
+            map_found = map_of(file)
+            content = None if map_found is not None else read_json(read_bytes(file), plan)
+        if map_found is None:
+            _is_placement(content, plan)
+    except InstanceError as error:
+        if is_loads(plan):
+            raise no_plan("PLAN", plan, "Give the plan first, then the loads that it was made for") from error
+        raise
     if map_found is not None and failures:
         rule = "is for plans: a map does not say on which nodes its GPUs are"
         raise InstanceError([Violation("--failures", "", "given", rule, "Leave it out")])
     if map_found is not None:
         return verify_map(plan, *map_found, wanted, which, options, loads or [], json.json, say, drop)
-    _is_placement(content, plan)
     document = read_result(content, plan)
     if options.given():
         rule = "is for maps of engines: a plan says it itself"

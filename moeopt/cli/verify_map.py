@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moeopt.cli.llm_options import Llm
+from moeopt.cli.not_plans import are_loads
 from moeopt.cli.say import Say, count, few
 from moeopt.cli.verb import DONE, GATE
 from moeopt.errors import InstanceError, Violation
@@ -52,7 +53,7 @@ def map_of(path: str) -> tuple[ExpertMap | None, list[str]] | None:
     from moeopt.engines.reading import read_map
 
     kind = what_is(path)
-    if kind is None and not _is_table(path):
+    if kind is None and (not _is_table(path) or are_loads(path)):
         return None
     if kind is not None and kind not in KINDS and kind != (eplb_tensors.ENGINE, eplb_tensors.BARE):
         rule = f"is a recording of {kind[0]} ({kind[1]}), not a map"

@@ -80,7 +80,7 @@ def assemble(content: Content, check: Violations) -> LoadTable:
     layers = _layer_ids(content.layers, check)
     names = _names(content.names, check)
     steps = content.steps
-    listed = _is_list(steps) and getattr(content.loads, "ndim", 0) == 3 and len(steps) == len(content.loads)
+    listed = _is_list(steps) and _has_windows(content.loads) and len(steps) == len(content.loads)
     if listed and all(_is_whole(item) and item >= 1 for item in steps):
         steps = tuple(steps)
     elif steps is not None and not (_is_whole(steps) and steps >= 1):
@@ -106,12 +106,28 @@ def assemble(content: Content, check: Violations) -> LoadTable:
 
 
 def _windows(value: Any, check: Violations, layers: Sequence[int] | None) -> Loads | None:
-    """(W, L, E) windows of an array with three axes, each checked; ``None`` for any other value or once one is bad."""
-    if not isinstance(value, np.ndarray) or value.ndim != 3 or 0 in value.shape:
+    """(W, L, E) windows of an array or list with three axes, each checked; ``None`` for any other value."""
+    if not _has_windows(value):
         return None
+    for place, window in enumerate(value if _is_list(value) else ()):
+        if not (_is_list(window) and window and all(_is_list(row) for row in window)):
+            rule, fix = "must be rows of numbers, as the first window is", "Give one list per layer"
+            check.add("loads", "..." if _is_list(window) else window, rule=rule, fix=fix, where=f"window {place}")
+    check.raise_if_any()
     windows = stacked(value, check, layers)
     check.raise_if_any()
     return windows
+
+
+def _has_windows(value: Any) -> bool:
+    """Whether an array, or what lists begin with, has three axes.
+
+    >>> _has_windows([[[1, 2]]]), _has_windows([[1, 2]]), _has_windows(np.ones((2, 1, 2)))
+    (True, False, True)
+    """
+    if isinstance(value, np.ndarray):
+        return value.ndim == 3 and 0 not in value.shape
+    return bool(_is_list(value) and value and _is_list(value[0]) and value[0] and _is_list(value[0][0]))
 
 
 def _layer_ids(value: Any, check: Violations) -> tuple[int, ...] | None:

@@ -61,7 +61,7 @@ def read_loads(path: str | Path, *, key: str | None = None, layers: Sequence[int
     are expert ids, whatever their order; cells are cut at tabs, semicolons or commas; sums among the loads are
     refused. JSON is rows of numbers, or an object with ``loads`` or
     ``logical_count`` and optional ``layers``, ``steps``, ``names``; an `.npz` may hold these beside its table, or be
-    a matrix of scipy.sparse.
+    a matrix of scipy.sparse. Three axes, in all of these but CSV, are windows x layers x experts.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from moeopt.workload.table import LoadTable
 
 ENDINGS = (".json", ".npz", ".npy", ".csv")
 """The forms that are written, by the ending of the file's name."""
-WITH_WINDOWS = (".npz", ".npy")
+WITH_WINDOWS = (".json", ".npz", ".npy")
 """Those that hold an axis of windows."""
 
 
@@ -37,8 +37,8 @@ def write_loads(path: str | Path, table: LoadTable, force: bool = False) -> tupl
     -------
     tuple[str, ...]
         What the form cannot hold, a sentence each: `.npz` and `.json` hold everything, `.csv` no steps and no names
-        that would read as numbers, headings or sums, `.npy` the loads alone. Windows are arrays of three axes, which
-        `.npz` and `.npy` hold.
+        that would read as numbers, headings or sums, `.npy` the loads alone. Windows are three axes, which all but
+        `.csv` hold.
 
     Raises
     ------

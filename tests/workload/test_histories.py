@@ -67,17 +67,46 @@ def test_what_is_out_of_range_is_named(arguments: dict[str, Any], words: str) ->
         generate_history(arguments.pop("kind"), **arguments)
 
 
-@pytest.mark.parametrize("ending", ["npz", "npy"])
+@pytest.mark.parametrize("ending", ["npz", "npy", "json"])
 def test_windows_are_written_and_read_back(tmp_path: Path, ending: str) -> None:
     table = generate_history("burst", **SIZES)
     write_loads(tmp_path / f"history.{ending}", table)
     assert np.array_equal(read_loads(tmp_path / f"history.{ending}").windows, table.windows)
 
 
-@pytest.mark.parametrize("ending", ["csv", "json"])
-def test_forms_without_windows_are_refused(tmp_path: Path, ending: str) -> None:
+def test_csv_holds_no_windows(tmp_path: Path) -> None:
     with pytest.raises(InstanceError, match="holds one window, and these are 12"):
-        write_loads(tmp_path / f"history.{ending}", generate_history("burst", **SIZES))
+        write_loads(tmp_path / "history.csv", generate_history("burst", **SIZES))
+
+
+def test_windows_in_json_are_those_of_an_array_with_all_beside_them(tmp_path: Path) -> None:
+    file = tmp_path / "windows.json"
+    file.write_text('{"loads": [[[1, 2], [3, 4]], [[5, 6], [7, 8.5]]], "layers": [3, 9], "steps": [2, 5]}')
+    table = read_loads(file)
+    assert table.windows.tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8.5]]] and table.loads[1, 1] == 12.5
+    assert table.layers == (3, 9) and table.steps == (2, 5)
+    assert "an array of three axes, (2, 2, 2), is taken as windows x layers x experts" in table.notes
+    file.write_text("[[[1, 2], [3, 4]]]")
+    np.save(tmp_path / "windows.npy", np.array([[[1, 2], [3, 4]]]))
+    assert read_loads(file).windows.tolist() == read_loads(tmp_path / "windows.npy").windows.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[[1, 2]], [[3, -4]]]", r"loads\[window 1, layer 0, expert 1\] = -4"),
+        ("[[[1, 2]], [3, 4]]", r"loads\[window 1\] = \.\.\.: must be rows of numbers, as the first window is"),
+        ("[[[1, 2]], 5]", r"loads\[window 1\] = 5: must be rows of numbers"),
+        ("[[[1, 2]], [[3, 4], [5, 6]]]", r"loads\[window 1\] = 2 layers of 2 experts: every window must have"),
+        ("[[[1, 2], [3]]]", r"loads\[window 0, layer 1\] = 1 experts: every layer must have as many"),
+        ("[[[[1]]]]", r"loads\[window 0\]"),
+        ("[[[]]]", "none empty"),
+    ],
+)
+def test_windows_in_json_that_are_none_are_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(InstanceError, match=said):
+        read_loads(tmp_path / "bad.json")
 
 
 @given(st.lists(st.lists(st.integers(0, 30), min_size=3, max_size=3), min_size=1, max_size=3), st.integers(1, 5))

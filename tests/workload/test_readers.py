@@ -160,7 +160,7 @@ def test_json_rows_one_row_and_objects_are_read(tmp_path: Path) -> None:
         ("[[1, true], [null, 2]]", ["layer 0, expert 1] = True", "layer 1, expert 0] = None"]),
         ('{"loads": [[1, -2]], "layers": [7]}', ["layer 7, expert 1] = -2"]),
         ("[[1, 2, 3], [4]]", ["layer 1] = 1 experts", "3"]),
-        ("[[[1, 2]]]", ["shape (1, 1, 2)", "Sum over the leading axis"]),
+        ("[[[[1, 2]]]]", ["window 0] = shape (1, 1, 2)", "must have two axes"]),
         ("[]", ["none empty"]),
         ("7", ["rows of numbers"]),
         ('{"loads": 7}', ["loads = 7", "rows of numbers"]),

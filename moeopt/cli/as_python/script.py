@@ -157,8 +157,10 @@ def _written(renderer: Renderer, answer: str, given: Mapping[str, Any], command:
     if answer == "written":
         return ['print(*written.options, sep="\\n")']
     if answer == "ran":
+        from moeopt.bench.tables import axes_of
+
         renderer.imports.update(("from moeopt.bench import pivot, read_cells", "from pathlib import Path"))
-        axes = [one.strip() for one in str(given["by"]).split(",")]
+        axes = axes_of(str(given["by"]))
         cells = f"read_cells(Path({quoted(given['folder'])}), grid.cells())"
         return [f"print(pivot({cells}, {renderer.value(axes)}, {quoted(given['metric'])}).as_text())"]
     files = [one for one in str(given.get("output") or "-").split(",") if one != "-"]
