@@ -69,6 +69,6 @@ def _worse(answer: Answer, say: Say) -> bool:
     for name, value in judged.items():
         if value is None or value > least * WORSE:
             found = "gave no plan" if value is None else f"has {what} {total(value, summed)}"
-            say.note(f"worse than {rival}: {name} {found}, {rival} {total(least, summed)}")
+            say.refused(f"worse than {rival}: {name} {found}, {rival} {total(least, summed)}")
             worse = True
     return worse

@@ -114,8 +114,10 @@ def move_lines(instance: PlacementInstance, result: Result) -> list[tuple[str, s
         text += f", {_size(solution['moved_bytes'])}"
     now = solution.get("imbalance_now")
     after = solution["imbalance_total"]
-    told = f"{now:.4f} now," if now is not None else f"(the running plan cannot stay: {spoken(cannot_stay(instance))})"
-    found = [("moves", f"{text}; imbalance of all layers together {told} {after:.4f} after it")]
+    before = "" if now is None else f"{now:.4f} now, "
+    found = [("moves", f"{text}; imbalance of all layers together {before}{after:.4f} after it")]
+    if now is None:
+        found.append(("running plan", f"cannot stay: {spoken(cannot_stay(instance))}"))
     decision = solution.get("decision")
     if decision:
         even = decision["break_even_steps"]

@@ -133,7 +133,7 @@ def place(
     if not gate.fail_if_worse:
         return DONE
     if not_worth_it(result):
-        say.note("not worth it: keep the running plan")
+        say.refused("not worth it: keep the running plan")
         return GATE
     return GATE if worse_than_rival(instance, result, say) else DONE
 

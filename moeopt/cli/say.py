@@ -28,7 +28,8 @@ class Common:
     """Options of every verb."""
 
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No tables, notes or progress; errors and --json remain.")
+        bool,
+        typer.Option("--quiet", "-q", help="No tables, notes or progress; errors, --json and what a gate says remain."),
     ] = False
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More detail: every layer, every violation.")] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
@@ -94,6 +95,10 @@ class Say:
         """A remark on standard error; nothing when quiet."""
         if not self.quiet:
             print(f"note: {text}", file=sys.stderr)
+
+    def refused(self, text: str) -> None:
+        """Why a gate says no, on standard error, also when quiet: an exit code alone explains nothing."""
+        print(f"note: {text}", file=sys.stderr)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[Progress], None] | None]:

@@ -154,7 +154,7 @@ def worse_than_rival(instance: PlacementInstance, result: Result, say: Say) -> b
         now, after = result.solution["imbalance_now"], result.solution["imbalance_total"]
         if now is None or after <= now * WORSE:
             return False
-        say.note(f"worse than the running plan: imbalance of all layers together {after:.4f} against {now:.4f}")
+        say.refused(f"worse than the running plan: imbalance of all layers together {after:.4f} against {now:.4f}")
         return True
     try:
         rival = PROBLEM.solve(instance, method="eplb").objective
@@ -166,5 +166,5 @@ def worse_than_rival(instance: PlacementInstance, result: Result, say: Say) -> b
         return False
     what = "imbalance summed over layers" if result.unit == "imbalance" else "objective"
     ratios = result.unit == "imbalance"
-    say.note(f"worse than eplb: {what} {total(result.objective, ratios)} against {total(rival, ratios)}")
+    say.refused(f"worse than eplb: {what} {total(result.objective, ratios)} against {total(rival, ratios)}")
     return True

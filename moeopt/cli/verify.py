@@ -140,6 +140,8 @@ def verify(
         known = {"ok": not faults, "checked": checked, "claimed_layers": claims, "unchecked": aside, "faults": faults}
         say.document(known if lost is None else {**known, "lost_if": lost})
     else:
+        if loads and faults and faults[0].startswith(DIGEST):
+            say.line(_elsewhere(plan, loads))
         show_faults(plan, faults, checked, say, DIGEST)
         for what in aside:
             say.note(f"not re-checked: {what}")
@@ -148,6 +150,14 @@ def verify(
         elif failures:
             say.note("what failures would lose was not looked at: the plan has faults")
     return GATE if faults else DONE
+
+
+def _elsewhere(plan: str, loads: list[str]) -> str:
+    """What stands first where a plan is held against loads that are not its own."""
+    files = " ".join(loads)
+    what = f"{files}: not the loads, or not the rules, that {plan} was made for"
+    verbs = f"compare {files} --plans {plan} and inspect {files} --current {plan}"
+    return f"{what}; what it is worth on other loads say {verbs}"
 
 
 def _is_placement(content: Any, path: str) -> None:

@@ -114,7 +114,7 @@ def verdict(summary: Summary) -> list[Text]:
     best = summary.best
     if best is None:
         return [*_no_plan(summary), *_idle(summary)]
-    said = [_best(summary, best), *_against(summary, best), *_bounded(summary, best)]
+    said = [_best(summary, best), *_moved(best), *_against(summary, best), *_bounded(summary, best)]
     return [*said, *_held_out(summary), *_idle(summary)]
 
 
@@ -145,6 +145,19 @@ def _best(summary: Summary, best: RowSummary) -> Text:
         layer = summary.instance.layers[int(best.imbalance.argmax())]
         pieces.append(f" as a mean over layers, and {percent(worst - 1)} more on the worst one, layer {layer}")
     return [*pieces, "."]
+
+
+def _moved(best: RowSummary) -> list[Text]:
+    """What the best plan costs where one runs: new slots, and the imbalance that they take away."""
+    if best.moves is None or best.solution is None:
+        return []
+    slots = sum(len(layer["slot_expert"]) for layer in best.solution["layers"])
+    if not best.moves:
+        return [["Nothing moves for it: it has what the running plan has."]]
+    text = f"It takes {count(best.moves, 'move')}: {percent(best.moves / slots)} of {count(slots, 'slot')} are new"
+    now = best.solution.get("imbalance_now")
+    before = "" if now is None else f", where the running plan has imbalance {ratio(now)} over all layers and it"
+    return [[text, "." if now is None else f"{before} {ratio(best.solution['imbalance_total'])}."]]
 
 
 def _against(summary: Summary, best: RowSummary) -> list[Text]:

@@ -68,5 +68,8 @@ def test_verify_on_other_loads_says_that_first_and_little_else(moeopt, folder):
     assert moeopt("place", "loads.csv", *WORDS, "-o", "plan.json").code == 0
     (folder / "other.csv").write_text("40,3,20,1\n4,30,1,10\n")
     run = moeopt("verify", "plan.json", "other.csv")
-    assert run.code == 5 and run.out.startswith("instance.sha256 says") and len(run.out.splitlines()) == 2
-    assert len(moeopt("verify", "plan.json", "other.csv", "-v").out.splitlines()) > 2
+    lines = run.out.splitlines()
+    assert run.code == 5 and len(lines) == 3 and lines[1].startswith("instance.sha256 says")
+    assert lines[0].startswith("other.csv: not the loads, or not the rules, that plan.json was made for; ")
+    assert "compare other.csv --plans plan.json and inspect other.csv --current plan.json" in lines[0]
+    assert len(moeopt("verify", "plan.json", "other.csv", "-v").out.splitlines()) > 3

@@ -93,7 +93,7 @@ def test_running_plan_that_cannot_stay_says_why(moeopt: Callable[..., Run], tmp_
     np.save(current, cube)
     run = moeopt("place", loads, "--layers", "2-4", *SHAPE, "--current", current)
     assert run.code == 0, run.err
-    said = "(the running plan cannot stay: it leaves 2 slots empty, and fill = all (--fill all) wants an expert in each"
+    said = "running plan cannot stay: it leaves 2 slots empty; fill = all (--fill all) wants an expert in each"
     assert said in run.out, run.out
     assert "devices with fewer experts" in moeopt("inspect", current).out
 

@@ -195,3 +195,30 @@ def test_a_repaired_plan_is_a_running_plan_whose_empty_gpus_are_lost(moeopt, tmp
     assert run.code == 0 and "4 GPUs, slots 12; GPUs 3 have no slot in it and count as lost" in run.err
     assert "repair" not in run.document["solution"] and run.document["instance"]["document"]["lost"] == [3]
     assert moeopt("verify", again, loads).code == 0
+
+
+def test_a_gate_says_why_also_when_quiet(moeopt, running):
+    run = moeopt("compare", running / "old.csv", *SHAPE, "--current", running / "plan.json", "--methods", "contiguous",
+                 "--fail-if-worse", "--quiet")  # fmt: skip
+    assert run.code == 5 and run.out == ""
+    assert run.err.startswith("note: worse than running plan: contiguous has objective ") and run.err.count("\n") == 1
+    weighed = ("--stall", "1h", "--step-time", "1ms", "--steps-until-next", 1)
+    words = ("--current", running / "in_order.json", "--fail-if-worse", "--quiet")
+    run = moeopt("place", running / "new.csv", *SHAPE, *words, *weighed)
+    assert run.code == 5 and run.err == "note: not worth it: keep the running plan\n" and run.out == ""
+    run = moeopt("place", running / "old.csv", *SHAPE, "--method", "contiguous", "--fail-if-worse", "--quiet")
+    assert run.code == 5 and run.err.startswith("note: worse than eplb: ") and run.err.count("\n") == 1
+
+
+def test_the_lead_of_a_comparison_has_the_moves_of_the_best_plan(moeopt, running):
+    words = (*SHAPE, "--current", running / "in_order.json", "--methods", "search", "--json")
+    page = running / "report.md"
+    run = moeopt("compare", running / "new.csv", *words, "-o", page)
+    rows = {row["method"]: row for row in run.document["blocks"][0]["rows"]}
+    moves = rows["search"]["moves"]
+    assert run.document["blocks"][0]["best"] == "search" and moves > 0
+    said = f"It takes {moves} moves: {100 * moves / 6:.1f} % of 6 slots are new, where the running plan has imbalance "
+    assert said in page.read_text()
+    assert moeopt("compare", running / "old.csv", *SHAPE, "--current", running / "plan.json", "--methods", "contiguous",
+                  "-o", running / "stay.md").code == 0  # fmt: skip
+    assert "Nothing moves for it" in (running / "stay.md").read_text()

@@ -189,9 +189,9 @@ def test_other_loads_lead_and_the_wall_behind_them_is_cut(moeopt, tmp_path):
     words = ("place", tmp_path / "mine.csv", "--gpus", 4, "--slots", 8, "--method", "lpt", "-o", plan)
     assert moeopt(*words).code == 0
     run = moeopt("verify", plan, tmp_path / "other.csv")
-    lines = run.out.splitlines()
-    assert run.code == 5 and len(lines) == 2
+    said, *lines = run.out.splitlines()
+    assert run.code == 5 and len(lines) == 2 and said.startswith(f"{tmp_path / 'other.csv'}: not the loads")
     assert lines[0].startswith("instance.sha256 says ") and "not the loads" in lines[0]
-    whole = moeopt("verify", plan, tmp_path / "other.csv", "-v").out.splitlines()
+    whole = moeopt("verify", plan, tmp_path / "other.csv", "-v").out.splitlines()[1:]
     assert lines[-1] == f"... {len(whole) - 1} more, which may follow from that; -v shows them"
     assert moeopt("verify", plan, tmp_path / "other.csv", "--json").document["faults"] == whole

@@ -54,6 +54,6 @@ def cannot_stay(instance: PlacementInstance) -> str:
     except PlanError as error:
         if hollow and instance.fill == "all":
             slots = "1 slot" if hollow == 1 else f"{hollow:,} slots"
-            return f"it leaves {slots} empty, and fill = all wants an expert in each; fill = at_most does not"
+            return f"it leaves {slots} empty; fill = all wants an expert in each, fill = at_most does not"
         return error.faults[0]
     return ""
