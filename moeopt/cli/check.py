@@ -25,7 +25,7 @@ moeopt check --experts 256 --slots 288 --gpus 72 --nodes 9
 
 moeopt check --experts 256 --slots 288 --gpus 72 --expert-bytes 42MiB --layers 58
 
-moeopt check --hf-config config.json --slots 288 --gpus 72 --nodes 9 --gpu-mem 40GB
+moeopt check --hf-config config.json --slots 288 --gpus 72 --nodes 9 --memory-budget 40GB
 
 moeopt check --llm deepseek-v3"""
 
@@ -35,6 +35,7 @@ MOST_SLOTS = 2**24
 """More slots no instance has."""
 MOST_LAYERS, MOST_BYTES = 1_000_000, 2**1000
 """More are surely a slip, and no double counts them."""
+MEMORY = "--memory-budget"
 LEAST_MEMORY = 1e5
 """Fewer bytes without a unit are surely meant to be gigabytes."""
 
@@ -67,7 +68,10 @@ def check(
     number: Annotated[
         str | None, typer.Option("--layers", metavar="L", help="L, number of MoE layers (as the LLM has, or 1).")
     ] = None,
-    gpu_mem: Annotated[str | None, typer.Option("--gpu-mem", help="Memory a GPU has for experts, as 80GB.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--memory-budget", "--gpu-mem", help="Memory of a GPU for the experts of all layers, as 80GB."),
+    ] = None,
     expert_dtype: Annotated[
         str | None,
         typer.Option("--expert-dtype", help="Format of experts, as fp8_block (as the LLM has).", rich_help_panel="LLM"),
@@ -89,21 +93,23 @@ def check(
     llm = which.facts()
     layers = None if number is None else units.layers(number, found)
     each = None if expert_bytes is None else units.size("--expert-bytes", expert_bytes, found)
-    memory = None if gpu_mem is None else units.size("--gpu-mem", gpu_mem, found)
+    memory = None if budget is None else units.size(MEMORY, budget, found)
     about = None
-    if memory is not None and 0 < memory < LEAST_MEMORY and (gpu_mem or "").replace(".", "", 1).isdigit():
-        fix = f"Write {gpu_mem}GB for gigabytes"
-        found.add("--gpu-mem", gpu_mem or "", rule=f"is {in_bytes(memory)} a GPU", fix=fix)
+    if memory is not None and 0 < memory < LEAST_MEMORY and (budget or "").replace(".", "", 1).isdigit():
+        fix = f"Write {budget}GB for gigabytes"
+        found.add(MEMORY, budget or "", rule=f"is {in_bytes(memory)} a GPU", fix=fix)
     if llm is not None:
         about = facts_document(llm, expected(params, found), expert_dtype)
         shaped = not (experts is None and slots is None and gpus is None)
-        experts, layers, each = of_llm(llm, experts, layers, each, expert_dtype, shaped, gpu_mem is not None, found)
+        experts, layers, each = of_llm(llm, experts, layers, each, expert_dtype, shaped, budget is not None, found)
     else:
         for option, value in (("--expert-dtype", expert_dtype), ("--params", params)):
             if value is not None:
                 found.add(option, value, rule="is about an LLM, and none is named", fix="Give --hf-config or --llm")
     if memory is not None and each is None and llm is None:
-        found.add("--expert-bytes", "missing", rule="is needed beside --gpu-mem", fix="Give the size of an expert")
+        found.add(
+            "--expert-bytes", "missing", rule="is needed beside --memory-budget", fix="Give the size of an expert"
+        )
     if (layers or 1) > MOST_LAYERS:
         found.add("--layers", layers or 1, rule=f"must be at most {MOST_LAYERS}", fix="Check the number")
     elif each is not None and each > MOST_BYTES:
@@ -141,7 +147,7 @@ def check(
     if each is not None and memory is not None and gpus > 0:
         facts |= fits(each * layers, memory, slots, gpus)
         if not facts["fits"]:
-            fault, why = too_little(facts, experts, gpus, gpu_mem or "")
+            fault, why = too_little(facts, experts, gpus, budget or "")
             code = code or why
             facts["ok"] = False
             facts["violations"].append(fault)

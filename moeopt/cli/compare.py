@@ -162,7 +162,7 @@ def _room(asked: Asked) -> Room:
             return CollocationRoom()
         if microbatch_files.document_of(path) is not None:
             return MicrobatchRoom()
-    if asked.mesh.given():
+    if asked.mesh.given() or (asked.shape.llm is not None and not (asked.inputs or asked.fit or asked.score)):
         return MeshRoom()
     if asked.travel.given() or asked.sharing.given():
         return CollocationRoom()

@@ -14,7 +14,7 @@ from moeopt.cli.options import Shape
 from moeopt.cli.route_input import Hosts
 
 MESH = (WhichLlm, Fleet, Asked, Choice)
-OF_MESH = {"gpus": 0, "engine": 0, "hf_config": 0, "cluster": 1, "transport": 1, "objective": 2}
+OF_MESH = {"gpus": 0, "engine": 0, "hf_config": 0, "llm": 0, "cluster": 1, "transport": 1, "objective": 2}
 """Options of a mesh that other problems have by the same name: of `Shape`, `Travel` or `Sharing`."""
 OF_HOSTS = ("gpus", "nodes", "speed", "floor_tokens", "steps", "drop")
 """Options of a routing that `Shape` has."""

@@ -29,6 +29,12 @@ class PlacementRoom(Room):
     takes = (*options_of(Shape), "--apart", "--fit", "--score")
     every_plan = False  # of several tables of loads a plan may have the layers of some
 
+    def answer(self, asked: Asked, say: Say) -> Answer:
+        """Ready-made plans give their shape where none is typed and no plan runs."""
+        from moeopt.cli.ready_plans import shaped_by
+
+        return super().answer(shaped_by(asked, say), say)
+
     def read(self, asked: Asked, say: Say) -> tuple[PlacementInstance, Sequence[str]]:
         """Several files are windows; what was seen in them is told at the end."""
         from moeopt.cli.windows import read_inputs

@@ -75,10 +75,10 @@ class Deciding:
         if self.step_time is None and instance.c_tok is None:
             missing("--step-time", "is needed to weigh a move", "Give the time of the experts in a step, or --c-tok")
         if self.stall is None and self.bandwidth is None:
-            fix = "Give the time that serving stands still, or --bandwidth and --expert-bytes"
+            fix = "Give the time that serving stands still, or --bandwidth and --expert-bytes (or --llm)"
             missing("--stall", "is needed to weigh a move", fix)
         elif self.stall is None and instance.expert_bytes is None:
-            missing("--expert-bytes", "is needed beside --bandwidth", "Give the size of an expert, or --stall")
+            missing("--expert-bytes", "is needed beside --bandwidth", "Give the size of an expert, --llm, or --stall")
         check.raise_if_any()
 
 

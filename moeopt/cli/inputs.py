@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.accepting import guarded
+from moeopt.cli.expert_size import size_of_expert
 from moeopt.cli.options import Shape
 from moeopt.cli.piped import file_of
 from moeopt.cli.running import gpus_of_nodes, read_current
@@ -179,6 +180,7 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
 
     check = Violations(path)
     refuse_experts(table, shape, check)
+    shape = size_of_expert(shape, say, needed=shape.memory_bytes is not None)
     for note in table.notes:
         say.note(f"{path}: {note}")
     wanted = _busy(table, path, say) if shape.layers is None else layer_ids(shape.layers, table, check)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SHAPE, RULES, SOLVING, OUTPUT = "Shape", "Rules of the placement", "Solving", "Output"
 FINDINGS = "Findings"
-OF_FINDINGS = ("--accept", "--drop", "--hf-config", "--experts")
+OF_FINDINGS = ("--accept", "--drop", "--hf-config", "--experts", "--llm")
 """Options that say how loads are looked at, and nothing of a placement."""
 
 
@@ -86,6 +86,15 @@ class Shape(FurtherRules):
     expert_bytes: Annotated[
         str | None,
         typer.Option("--expert-bytes", help="Size of one expert in one layer, as 42MB.", rich_help_panel=SHAPE),
+    ] = None
+    llm: Annotated[
+        str | None,
+        typer.Option(
+            "--llm",
+            metavar="NAME",
+            help="An LLM of the catalogue (moeopt info llms), which says the size of an expert; so does --hf-config.",
+            rich_help_panel=SHAPE,
+        ),
     ] = None
     memory_bytes: Annotated[
         str | None,

@@ -74,12 +74,14 @@ def place(
     With --executor layers are planned beside each other, with the same answer; --time-limit is of each layer then.
     """
     from moeopt.cli.costs import cost_lines
+    from moeopt.cli.expert_size import size_of_expert
     from moeopt.cli.inputs import sources
     from moeopt.cli.solving import solve, worse_than_rival
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.cli.windows import read_inputs, with_measured_steps
     from moeopt.documents import write_file
 
+    shape = size_of_expert(shape, say, needed=bool(deciding.bandwidth or curve.memory_budget))
     check_curve(curve, shape, output)
     deciding.arguments()
     solving.limits()  # a slip in an option is said before any work

@@ -88,7 +88,7 @@ def fits(slot_bytes: float, memory: float, slots: int, gpus: int) -> dict[str, A
     return {"slots_that_fit": most, "most_on_a_gpu": on_a_gpu, "gpu_memory_bytes": memory, "fits": on_a_gpu <= most}
 
 
-def too_little(facts: dict[str, Any], experts: int, gpus: int, gpu_mem: str) -> tuple[str, int]:
+def too_little(facts: dict[str, Any], experts: int, gpus: int, budget: str) -> tuple[str, int]:
     """What the memory cannot hold, and the exit code: 3 where no number of slots would help."""
     most = facts["slots_that_fit"]
     if most * gpus < experts:
@@ -96,7 +96,7 @@ def too_little(facts: dict[str, Any], experts: int, gpus: int, gpu_mem: str) -> 
         return f"infeasible: {holds}, {most * gpus:,} in all, fewer than {count(experts, 'expert')}", INFEASIBLE
     rule = f"{count(facts['most_on_a_gpu'], 'slot')} of {in_bytes(facts['slot_bytes'])} each: too much for a GPU"
     fix = f"At most {count(most, 'slot')} a GPU, {most * gpus:,} in all"
-    return str(Violation("--gpu-mem", "", gpu_mem, rule, fix)), BAD_USAGE
+    return str(Violation("--memory-budget", "", budget, rule, fix)), BAD_USAGE
 
 
 def slot_price(slot_bytes: float, layers: int, about: dict[str, Any] | None) -> str:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.compare_room import labelled
 from moeopt.cli.not_plans import is_loads, no_plan
 from moeopt.cli.piped import file_of
-from moeopt.errors import InstanceError
+from moeopt.cli.running import shape_in
+from moeopt.cli.shape_of_plan import inherited, words_of
+from moeopt.errors import InstanceError, Violations
 
 if TYPE_CHECKING:
+    from moeopt.cli.compare_room import Asked
     from moeopt.cli.options import Shape
     from moeopt.cli.say import Say
     from moeopt.engines.base import ExpertMap
@@ -35,6 +39,43 @@ def read_plan(path: str) -> ResultDocument | ExpertMap:
         if is_loads(path):
             raise no_plan("--plans", path, "Give what place -o wrote, or an engine's map") from error
         raise
+
+
+def shaped_by(asked: Asked, say: Say) -> Asked:
+    """The same with the shape of the ready-made plans, where loads come without one and no plan runs; it is said.
+
+    Raises
+    ------
+    InstanceError
+        The plans have different shapes, so that none is that of the comparison.
+    """
+    from moeopt.cli.inputs import INSTANCE
+    from moeopt.cli.route_input import schema_of
+
+    shape = asked.shape
+    typed = shape.gpus is not None and (shape.slots or shape.slots_per_gpu or shape.memory_bytes) is not None
+    if not asked.plans or shape.current is not None or typed:
+        return asked
+    if any(path != "-" and schema_of(path).startswith(INSTANCE) for path in asked.inputs):
+        return asked
+    check, known = Violations(), {}
+    for label, path in labelled(asked.plans, ()).items():
+        with check.within():
+            if found := shape_in(read_plan(path), path, "--plans"):
+                known[label] = found
+    check.raise_if_any()
+    shapes = list(known.values())
+    if any(one != shapes[0] for one in shapes):
+        for label, one in known.items():
+            rule = "is of another shape than the others: " + ", ".join(words_of(one))
+            check.add("--plans", label, rule=rule, fix="Give --gpus, --slots and --nodes, or compare them apart")
+        check.raise_if_any()
+    if not shapes:
+        return asked
+    taken, notes = inherited(shape, shapes[0], next(iter(known)) if len(known) == 1 else "the plans")
+    for note in notes:
+        say.note(note)
+    return replace(asked, shape=taken)
 
 
 def fit_plans(

@@ -56,8 +56,9 @@ def replay(
     map (.json), which moeopt verify computes again. --time-limit is for all plans together. Ctrl-C keeps the periods
     that were played.
     """
+    from moeopt.cli.expert_size import size_of_expert
     from moeopt.cli.interrupts import stopping
-    from moeopt.cli.replay_input import read_history, size_of_expert, without_budget
+    from moeopt.cli.replay_input import read_history, without_budget
     from moeopt.cli.solving import find_plugins, guarded_output
     from moeopt.cli.target import STDOUT, check_target, targets
     from moeopt.documents import to_json
@@ -80,7 +81,7 @@ def replay(
     with guarded_output(methods):
         check_names(names, shape.max_moves, check)
     check.raise_if_any()
-    sized = size_of_expert(shape, playing.llm, say)
+    sized = size_of_expert(shape, say)
     instance, windows = read_history(
         history, without_budget(sized), playing.slices, solving.seed, prices is not None, say
     )

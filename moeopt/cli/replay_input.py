@@ -138,24 +138,3 @@ def without_budget(shape: Shape) -> Shape:
     """The shape of the history: budgets are of every re-plan, and windows that are added up combine in no way."""
     combine = None if shape.combine == SUM else shape.combine
     return replace(shape, max_moves=None, max_moves_per_layer=None, combine=combine)
-
-
-def size_of_expert(shape: Shape, llm: str | None, say: Say) -> Shape:
-    """The shape with the bytes of an expert, where the LLM says them and no option does."""
-    from moeopt.llm import expert_bytes, find
-
-    if llm is not None and shape.hf_config is not None:
-        rule = "names an LLM, and --hf-config does too"
-        raise InstanceError([Violation("--llm", "", llm, rule, "Give one of them")])
-    facts = shape.facts if llm is None else find(llm)
-    if facts is None or shape.expert_bytes is not None:
-        return shape
-    try:
-        each = expert_bytes(facts)
-    except InstanceError as error:
-        if llm is not None:
-            raise
-        say.note(f"bytes are not told: {error}")
-        return shape
-    say.note(f"an expert of {facts.name} has {each:,} bytes ({facts.expert_format})")
-    return replace(shape, expert_bytes=str(each))

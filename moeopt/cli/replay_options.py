@@ -60,10 +60,6 @@ class Playing:
             rich_help_panel=TIMES,
         ),
     ] = False
-    llm: Annotated[
-        str | None,
-        typer.Option("--llm", metavar="NAME", help="An LLM of the catalogue: the size of an expert."),
-    ] = None
 
     def names(self) -> list[str]:
         """The policies."""

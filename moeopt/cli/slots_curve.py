@@ -92,7 +92,7 @@ def run(paths: list[str], shape: Shape, curve: Curve, method: str, solving: Solv
     size = None if shape.expert_bytes is None else units.size("--expert-bytes", shape.expert_bytes, found)
     budget = None if curve.memory_budget is None else units.size("--memory-budget", curve.memory_budget, found)
     found.raise_if_any()
-    instance = _instance(paths, replace(shape, expert_bytes=None), say)
+    instance = _instance(paths, replace(shape, expert_bytes=None, llm=None), say)
     said = say.kept()
     wanted = None
     if curve.max_redundant is not None:
