@@ -132,7 +132,7 @@ def layers(text: str, check: Violations) -> int | None:
     --layers = 3-60: is the number of layers here, not their ids. Write --layers 58.
     """
     word = text.strip()
-    if word.isdecimal() and 1 <= int(word) < 2**63:
+    if word.isdecimal() and len(word) < 1000 and int(word) >= 1:
         return int(word)
     listed = Violations()
     found = ids("--layers", word, listed) if set(word) & set(",-") else []

@@ -97,9 +97,10 @@ def verify(
         refuse_options(plan, own[0], said)
         code: int = room.verify(plan, own[1], loads or [], json.json, say)
         return code
+    with file_of(plan) as file:
+        map_found = map_of(file)
     try:
         with file_of(plan) as file:
-            map_found = map_of(file)
             content = None if map_found is not None else read_json(read_bytes(file), plan)
         if map_found is None:
             _is_placement(content, plan)

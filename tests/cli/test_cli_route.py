@@ -129,7 +129,7 @@ def test_what_cannot_be_routed_is_refused_with_the_next_step(
 ) -> None:
     for words, said in (
         ((plan,), "needs loads"),
-        ((tiny, drifted), "no plan, no map of an engine and no routing instance"),
+        ((tiny, drifted), "is a file of loads, not a plan. Give the plan or map first"),
         ((TINY / "pair.json", drifted), "has its loads within"),
         ((TINY / "pair.json", "--speed", "1,2"), "--speed"),
         ((plan, drifted, "--local"), "needs several nodes"),
