@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.room_files import room_document
+from moeopt.cli.room_files import Kind, room_document
 from moeopt.cli.say import Say, count, few
 from moeopt.cli.verdict import told
 from moeopt.errors import InstanceError, Violation, Violations
@@ -19,12 +19,12 @@ SAID = {INSTANCE_SAID: "an instance document", RESULT_SAID: "a plan"}
 """What its documents are, and as a sentence calls them."""
 JUDGED = RESULT_SAID
 """The one that `verify` takes."""
+KINDS = (Kind(INSTANCE, INSTANCE_SAID, allow_nan=True), Kind(RESULT, RESULT_SAID))
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
     """``(mesh instance or mesh plan, document)``; ``None`` for any other file."""
-    found = room_document(path, "mesh")
-    return None if found is None else (INSTANCE_SAID if found[0] == "instance" else RESULT_SAID, found[1])
+    return room_document(path, KINDS)
 
 
 def instance_in(document: Any, source: str) -> MeshInstance:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.room_files import room_document
+from moeopt.cli.room_files import Kind, room_document
 from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ SAID = {INSTANCE_SAID: "an instance document", PLAN_SAID: "a plan"}
 """What its documents are, and as a sentence calls them."""
 JUDGED = PLAN_SAID
 """The one that `verify` takes."""
+KINDS = (Kind(INSTANCE, INSTANCE_SAID, allow_nan=True), Kind(PLAN, PLAN_SAID))
 
 
 def is_plan(document: Any) -> bool:
@@ -27,8 +28,7 @@ def is_plan(document: Any) -> bool:
 
 def document_of(path: str) -> tuple[str, Any] | None:
     """``(INSTANCE_SAID or PLAN_SAID, document)``; ``None`` for any other file."""
-    found = room_document(path, "microbatch")
-    return None if found is None else (INSTANCE_SAID if found[0] == "instance" else PLAN_SAID, found[1])
+    return room_document(path, KINDS)
 
 
 def instance_in(what: str, document: Any, path: str) -> MicrobatchInstance:

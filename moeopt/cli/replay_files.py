@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.room_files import room_document
+from moeopt.cli.room_files import Kind, room_document
 from moeopt.cli.say import Say
 from moeopt.cli.verb import DONE, GATE
 from moeopt.cli.verdict import show_faults
@@ -21,12 +21,12 @@ SAID = {RESULT_SAID: "a replay"}
 """What its documents are, and as a sentence calls them."""
 JUDGED = RESULT_SAID
 """The one that `verify` takes."""
+KINDS = (Kind("moeopt/replay-result/", RESULT_SAID),)
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
     """``("replay", document)``; ``None`` for any other file."""
-    found = room_document(path, "replay")
-    return None if found is None else (RESULT_SAID, found[1])
+    return room_document(path, KINDS)
 
 
 def facts(path: str, what: str, document: Any) -> dict[str, Any]:

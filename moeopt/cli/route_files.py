@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from moeopt.cli.room_files import Kind, room_document
 from moeopt.cli.say import Say, count
 from moeopt.cli.verb import DONE, GATE
 from moeopt.cli.verdict import show_faults
-from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation
 
 INSTANCE, RESULT = "moeopt/routing-instance/", "moeopt/routing-result/"
@@ -16,26 +16,18 @@ SAID = {INSTANCE_SAID: "an instance document", RESULT_SAID: "a routing"}
 """What its documents are, and as a sentence calls them."""
 JUDGED = RESULT_SAID
 """The one that `verify` takes."""
+KINDS = (Kind(INSTANCE, INSTANCE_SAID, allow_nan=True), Kind(RESULT, RESULT_SAID, allow_nan=True))
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
-    """``(routing instance or routing, document)``; ``None`` for any other file, and for standard input."""
-    if path == "-" or not path.lower().endswith(".json"):
-        return None
-    data = read_bytes(path)
-    if b'"moeopt/routing-' not in data:
-        return None
-    document = read_json(data, path, allow_nan=True)
-    schema = str(document.get("schema")) if isinstance(document, dict) else ""
-    if schema.startswith(INSTANCE):
-        return INSTANCE_SAID, document
-    return (RESULT_SAID, document) if schema.startswith(RESULT) else None
+    """``(routing instance or routing, document)``; ``None`` for any other file."""
+    return room_document(path, KINDS)
 
 
 def verify(path: str, document: Any, loads: list[str], as_json: bool, say: Say) -> int:
     """List every fault of a written routing; exit 5 on any."""
     from moeopt.cli.verify import table_of
-    from moeopt.routing.document import load_instance
+    from moeopt.routing.document import read_instance
     from moeopt.routing.result_document import document_faults, read_result
 
     parsed = read_result(document, path)
@@ -43,7 +35,7 @@ def verify(path: str, document: Any, loads: list[str], as_json: bool, say: Say) 
     layers: Any = None
     sources: Any = None
     if loads and (own := document_of(loads[0])) is not None and own[0] == INSTANCE_SAID and len(loads) == 1:
-        instance = load_instance(loads[0])
+        instance = read_instance(own[1], loads[0])
         table, layers, sources = instance.loads, instance.layers, instance.sources
     elif loads:
         table, layers, _ = table_of(loads, say)

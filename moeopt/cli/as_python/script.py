@@ -19,7 +19,7 @@ from moeopt.cli.ask import SHOWING, After, Told
 from moeopt.limits import Limits
 from moeopt.registry import PROBLEMS, Problem
 
-UNSAID = ("on_progress", "on_cell")
+UNSAID = ("on_progress", "on_cell", "on_result")
 """Arguments that change no answer."""
 
 
