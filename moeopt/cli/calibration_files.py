@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.ask import ask
 from moeopt.cli.room_files import Kind, room_document
 from moeopt.cli.say import Say, count, few
 from moeopt.cli.verb import DONE, GATE
@@ -77,7 +78,7 @@ def verify(path: str, found: Calibration, given: list[str], as_json: bool, say: 
         with check.within():
             tables.append(read_table(name))
     check.raise_if_any()
-    faults, aside = calibration_faults(found, tables)
+    faults, aside = ask(calibration_faults, found, *([tables] if tables else []))
     checked = "structure" if aside else "structure, constants and residuals"
     if as_json:
         say.document({"ok": not faults, "checked": checked, "unchecked": aside, "faults": faults})

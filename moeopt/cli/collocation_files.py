@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.ask import ask
 from moeopt.cli.piped import file_of
 from moeopt.cli.room_files import Kind, room_document
 from moeopt.cli.say import Say, count, few
@@ -60,7 +61,7 @@ def verify(path: str, document: Any, given: list[str], as_json: bool, say: Say) 
         raise InstanceError([Violation("trace", "", ", ".join(given), rule, "Give one")])
     trace = parsed.instance.document.get("trace")
     pairs = isinstance(trace, dict) and trace.get("of") == "pairs"
-    faults = document_faults(parsed, given_of(given[0], pairs) if given else None)
+    faults = ask(document_faults, parsed, *([given_of(given[0], pairs)] if given else []))
     aside = unchecked(parsed) if given else []
     checked = "structure, numbers and bounds" if given else "structure"
     if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from moeopt.cli.ask import ask
 from moeopt.cli.room_files import Kind, room_document
 from moeopt.cli.say import Say, count
 from moeopt.cli.verb import DONE, GATE
@@ -31,16 +32,14 @@ def verify(path: str, document: Any, loads: list[str], as_json: bool, say: Say) 
     from moeopt.routing.result_document import document_faults, read_result
 
     parsed = read_result(document, path)
-    table: Any = None
-    layers: Any = None
-    sources: Any = None
+    given: tuple[Any, ...] = ()
     if loads and (own := document_of(loads[0])) is not None and own[0] == INSTANCE_SAID and len(loads) == 1:
         instance = read_instance(own[1], loads[0])
-        table, layers, sources = instance.loads, instance.layers, instance.sources
+        given = (instance.loads, instance.layers, None if instance.sources is None else instance.sources.tolist())
     elif loads:
         table, layers, _ = table_of(loads, say)
-        table = table.sum(axis=0) if table.ndim == 3 else table
-    faults = document_faults(parsed, table, layers, None if sources is None else sources.tolist())
+        given = (table.sum(axis=0) if table.ndim == 3 else table, layers)
+    faults = ask(document_faults, parsed, *given)
     checked = "structure, numbers and bounds" if loads else "structure"
     if as_json:
         say.document({"ok": not faults, "checked": checked, "faults": faults})
