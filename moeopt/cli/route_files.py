@@ -9,7 +9,6 @@ from moeopt.cli.room_files import Kind, room_document
 from moeopt.cli.say import Say, count
 from moeopt.cli.verb import DONE, GATE
 from moeopt.cli.verdict import show_faults
-from moeopt.errors import InstanceError, Violation
 
 INSTANCE, RESULT = "moeopt/routing-instance/", "moeopt/routing-result/"
 INSTANCE_SAID, RESULT_SAID = "routing instance", "routing"
@@ -109,19 +108,3 @@ def show(known: dict[str, Any], say: Say) -> None:
     if "layers" in known:
         won = percent(known["gain_over_even"])
         say.line(f"  {count(known['layers'], 'layer')}, imbalance mean {known['imbalance_mean']:.4f}, {won} below even")
-
-
-def export_problem(path: str, document: Any, layer: int | None) -> Any:
-    """The programme of a layer of a routing instance."""
-    from moeopt.routing.document import read_instance
-    from moeopt.routing.exact import build
-
-    instance = read_instance(document, path)
-    if layer is None and instance.num_layers > 1:
-        rule = f"is needed, {path} has {instance.num_layers:,} layers and a model is of one"
-        raise InstanceError([Violation("--layer", "", "missing", rule, f"Give --layer {instance.layers[0]}")])
-    wanted = instance.layers[0] if layer is None else layer
-    if wanted not in instance.layers:
-        known = f"It has {instance.layers[0]} to {instance.layers[-1]}"
-        raise InstanceError([Violation("--layer", "", str(wanted), f"is not a layer of {path}", known)])
-    return build(instance, layer=instance.layers.index(wanted)).problem
