@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --root-user-action ignore
+# Byte code is made as modules are used: most of what is installed never is.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile --root-user-action ignore
 LOADS := instances/published/deepseek_v2_lite_law.csv
 
 .DEFAULT_GOAL := help

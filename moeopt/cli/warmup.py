@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -29,7 +30,7 @@ def warmup(
     if has_numba() and not all(kernel.on_disk() for kernel in KERNELS):
         about = "about a minute" if plain else "three or four minutes"
         say.note(f"compiling, once on this machine: {about}, more if it is busy")
-    for line in compile_all(plain=plain):
+    for line in compile_all(plain=plain, processes=os.cpu_count() or 1):
         say.show(line)
     cache = getattr(getattr(packing.improve.compiled, "stats", None), "cache_path", None)
     if cache is not None and packing.improve.cached:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -19,15 +24,16 @@ from moeopt.kernels import (
     splitting,
     windows,
 )
-from moeopt.kernels._jit import KERNELS, has_numba
+from moeopt.kernels._jit import KERNELS, Kernel, has_numba
 from moeopt.kernels.largest import largest
 
 
-def warmup(*, plain: bool = False) -> list[str]:
+def warmup(*, plain: bool = False, processes: int = 1) -> list[str]:
     """Call every kernel once; what was done, one line each.
 
     The compiled code stays in numba's cache folder for later processes, where that folder can be written. With `plain`
-    only the search of a new plan for one window and even parts, which takes a third of the time.
+    only the search of a new plan for one window and even parts, which takes a third of the time. With more `processes`
+    than one, what is not in that folder yet is first compiled by so many other Python processes beside each other.
 
     >>> len(warmup(plain=True)) > 0
     True
@@ -36,28 +42,57 @@ def warmup(*, plain: bool = False) -> list[str]:
         importlib.import_module("scipy.optimize")  # heavy too, and needed for shares of a free split and for moves
     if not has_numba():
         return ["numba is not installed: the search is interpreted; pip install 'moeopt[fast]' makes it fast"]
-    load_search()
-    if not plain:
-        load_windows()
-        load_moving()
-        load_dispatch()
-        load_splitting()
-        load_connectivity()
-        held = np.zeros(4, dtype=np.int64)
-        left = np.array([100], dtype=np.int64)
-        enumerate.any_below(np.array([3, 2, 1], dtype=np.int64), 0, 2, 2, 2, 6, True, held, left)
+    loads = [load for load in LOADS if not plain or load in PLAIN]
+    packing.improve.load()
+    elsewhere: set[str] = set()
+    missing = [load for load in loads if not LOADS[load].on_disk()]
+    if processes > 1 and len(missing) > 1 and packing.improve.cached:
+        elsewhere = _compiled_beside(missing, processes)
+    for load in loads:
+        load()
     where = "kept for later processes" if packing.improve.cached else "not kept: no folder for it can be written"
     ready = [kernel for kernel in KERNELS if kernel.ready()]
-    loaded = sum(kernel.loaded() for kernel in ready)
-    made = len(ready) - loaded
+    here = {_name(kernel) for kernel in ready if not kernel.loaded()}
+    loaded = sum(kernel.loaded() and _name(kernel) not in elsewhere for kernel in ready)
+    made = len(here | elsewhere)
     if not made:
         return [f"{loaded} kernels loaded, nothing had to be compiled"]
     return [f"{made} kernels compiled, {where}" + (f"; {loaded} loaded" if loaded else "")]
 
 
+def _compiled_beside(loads: list[Callable[[], None]], processes: int) -> set[str]:
+    """The names of the kernels that other processes compiled; where one fails, its kernels are left to this one."""
+
+    def compiled(load: Callable[[], None]) -> list[str]:
+        words = [sys.executable, "-c", f"from moeopt.kernels.warmup import said; said({load.__name__!r})"]
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+
+    with ThreadPoolExecutor(processes) as pool:
+        return {name for names in pool.map(compiled, loads) for name in names}
+
+
+def _name(kernel: Kernel[Any, Any]) -> str:
+    return f"{kernel.__module__}.{kernel.__name__}"
+
+
+def said(load: str) -> None:
+    """Run one of `LOADS` by its name and print what had to be compiled: the work of one process of several."""
+    next(one for one in LOADS if one.__name__ == load)()
+    print(*(_name(kernel) for kernel in KERNELS if kernel.ready() and not kernel.loaded()))
+
+
 def load_search() -> None:
-    """Compile both searches, or load them from the cache, by a search of three experts on two GPUs."""
-    loads = np.array([3.0, 2.0, 1.0])
+    """Compile the search of new plans, or load it from the cache, by one of three experts on two GPUs."""
+    load_descents()
+    load_counts()
+
+
+LOADS_OF_SEARCH = np.array([3.0, 2.0, 1.0])
+
+
+def load_descents() -> None:
+    """Of the search of new plans, the descents."""
+    loads = LOADS_OF_SEARCH
     layer = packing.Layer(
         loads,
         0.0,
@@ -74,9 +109,6 @@ def load_search() -> None:
         1,
     )
     held = np.array([0, 1, 0, 2], dtype=np.int64)
-    one, order = np.ones((1, 3), dtype=np.int64), np.arange(3)[None, :].copy()
-    room, equal = np.array([2, 2]), np.zeros(0)
-    largest(loads[None, :], order, one, room, equal, True, np.full((1, 4), -1, dtype=np.int32))
     rng = np.array([7], dtype=np.int64)
     packing.improve(layer, held, held.copy(), 0.0, 0.0, 2, 1e3, packing.remember(), rng)
     rows, each = held[None, :].copy(), np.zeros(1)
@@ -93,6 +125,14 @@ def load_search() -> None:
         rng[None, :],
         np.zeros(1, np.int64),
     )
+
+
+def load_counts() -> None:
+    """Of the search of new plans, largest first, the bounds, and the search that settles counts first."""
+    loads, rng = LOADS_OF_SEARCH, np.array([7], dtype=np.int64)
+    one, order = np.ones((1, 3), dtype=np.int64), np.arange(3)[None, :].copy()
+    room, equal = np.array([2, 2]), np.zeros(0)
+    largest(loads[None, :], order, one, room, equal, True, np.full((1, 4), -1, dtype=np.int32))
     pricing.crowded(loads, 2, 2, 3.0)
     some = np.arange(3.0)
     pricing.lonely(loads, 2, 2, 3.0, some, some, some)
@@ -228,3 +268,23 @@ def load_connectivity() -> None:
     field = replicas.Field(ends, pairs, ones, none, first, rows, np.ones((1, 4)), np.ones((2, 1), dtype=np.int64), bits,
         bits[0], flat, np.zeros(2), np.full(2, np.inf), none[:0], none[:1], np.full(1, np.inf))  # fmt: skip
     replicas.replicate(field, where, pairs.copy(), False, 2, 0.0, rng)
+
+
+def load_enumeration() -> None:
+    """The search through all plans of small sizes."""
+    held, left = np.zeros(4, dtype=np.int64), np.array([100], dtype=np.int64)
+    enumerate.any_below(np.array([3, 2, 1], dtype=np.int64), 0, 2, 2, 2, 6, True, held, left)
+
+
+PLAIN = (load_descents, load_counts)
+LOADS: dict[Callable[[], None], Kernel[Any, Any]] = {
+    load_moving: moving.sweep,
+    load_dispatch: dispatch.improve,
+    load_windows: windows.improve_windows,
+    load_connectivity: connectivity.improve,
+    load_descents: packing.improve,
+    load_counts: settle.settle,
+    load_splitting: splitting.newton,
+    load_enumeration: enumerate.any_below,
+}
+"""What compiles all kernels, the longest work first, and the kernel that tells whether it was done."""

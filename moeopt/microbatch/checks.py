@@ -32,7 +32,7 @@ def plain(
     """Fields that are checked one by one."""
     for name, value in (("layers", layers), ("micro_batch", micro_batch)):
         if not _is_whole(value) or not 1 <= value <= LARGEST_COUNT:  # type: ignore[operator]
-            check.add(name, value, rule=f"must be a whole number in 1..{LARGEST_COUNT:,}", fix="Use 1")
+            check.add(name, value, rule=f"must be a whole number in 1..{LARGEST_COUNT:,}", fix=_nearest_count(value))
     if not isinstance(pattern, str) or pattern not in PATTERNS:
         check.add("pattern", pattern, rule="is not known", fix=f"Known: {', '.join(PATTERNS)}")
     if not isinstance(uneven, bool):
@@ -75,10 +75,14 @@ def wholes(check: Violations, field: str, given: object) -> tuple[int, ...]:
         return ()
     wrong = [value for value in listed if not _is_whole(value) or not 1 <= value <= LARGEST_COUNT]
     for value in wrong[:MOST_SAID]:
-        check.add(field, value, rule=f"must be a whole number in 1..{LARGEST_COUNT:,}", fix="Use 1 or more")
+        check.add(field, value, rule=f"must be a whole number in 1..{LARGEST_COUNT:,}", fix=_nearest_count(value))
     if len(wrong) > MOST_SAID:
         check.add(field, f"{len(wrong) - MOST_SAID:,} more", rule="are no such numbers either")
     return () if wrong else tuple(dict.fromkeys(int(value) for value in listed))
+
+
+def _nearest_count(value: object) -> str:
+    return f"Use {LARGEST_COUNT}" if isinstance(value, int | float) and value > LARGEST_COUNT else "Use 1 or more"
 
 
 def _too_many(listed: Sequence[Any] | range) -> bool:

@@ -331,7 +331,7 @@ def test_warmup_tells_loaded_from_compiled(monkeypatch, hits, misses, said):
     kernel = module.packing.improve
     monkeypatch.setattr(module, "has_numba", lambda: True)
     monkeypatch.setattr("moeopt.kernels._jit.has_numba", lambda: True)
-    monkeypatch.setattr(module, "load_search", lambda: None)
+    monkeypatch.setattr(module, "PLAIN", ())
     monkeypatch.setattr(module, "KERNELS", [kernel])
     compiled = SimpleNamespace(signatures=[1], stats=SimpleNamespace(cache_hits=hits, cache_misses=misses))
     monkeypatch.setattr(kernel, "compiled", compiled)

@@ -160,6 +160,14 @@ def test_times_that_are_no_times_are_refused(value: Any) -> None:
     names(refusal({**TIMES, "experts": value}), "times[experts, T_e]")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("layers", 10**9), ("batches", 1_200_000), ("m", 10**30), ("micro_batch", 2e6)]
+)
+def test_a_number_too_large_is_told_the_largest(name: str, value: Any) -> None:
+    with pytest.raises(InstanceError, match=rf"{name} = .* in 1..1,000,000. Use 1000000\.$"):
+        MicrobatchInstance({"attention": 1e-3, "dispatch": 1e-3, "experts": 1e-3}, **{"layers": 2, name: value})
+
+
 def test_everything_wrong_is_said_at_once() -> None:
     text = refusal(
         {"attention": -1, "dispatch": Transfer(0, 7168, 0), "expert": 1}, layers=0, m=[0, 2.5], tbt_slo_s=math.nan

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 
 from moeopt import microbatch
-from moeopt.errors import InstanceError
+from moeopt.errors import InstanceError, PlanError
 from moeopt.limits import Limits
 from moeopt.microbatch import Linear, MicrobatchInstance, MicrobatchPlan, verify
 from moeopt.microbatch.heuristics import search as searching
-from moeopt.microbatch.periodic import fcfs_laps
+from moeopt.microbatch.periodic import TooLong, fcfs_laps
 from moeopt.microbatch.written_plan import written_faults
 from moeopt.result import Status, Stop
 from tests.microbatch import strategies
@@ -43,6 +43,20 @@ def test_a_million_layers_are_answered_where_they_repeat() -> None:
     assert {0, 1, 10**6 - 1} <= set(drawn["layers"]) == {row[2] for row in drawn["items"]}
     assert max(row[-1] for row in drawn["items"]) == result.solution["time_s"]
     assert written_faults(result.to_dict(), "plan")[0] == []
+
+
+def test_a_long_step_that_does_not_repeat_itself_is_judged_by_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, plan = MicrobatchInstance({**FOUR, "dispatch": 1 / 3}, layers=10**6, m=3), MicrobatchPlan(3, 3)
+    by_laps = verify.evaluate(instance, plan)
+
+    def too_long(graph: object) -> None:
+        raise TooLong
+
+    monkeypatch.setattr(verify, "fcfs_laps", too_long)
+    by_formula = verify.evaluate(instance, plan)
+    assert by_formula.time == by_laps.time and by_formula.throughput == by_laps.throughput
+    with pytest.raises(PlanError, match="and they do not repeat themselves"):
+        verify.evaluate(MicrobatchInstance(LINK, layers=10**6, pattern="dual", m=3), plan)
 
 
 @pytest.mark.parametrize("pattern", ["shared-link", "dual"])

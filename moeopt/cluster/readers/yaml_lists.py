@@ -94,9 +94,8 @@ class _Reader:
             if here < indent or (here == indent and text.startswith("- ")):
                 break
             if text.startswith("\t"):
-                raise self.bad(
-                    number, text.strip(), "lines are indented with blanks, not tabs", "Replace tabs by blanks"
-                )
+                rule = "lines are indented with blanks, not tabs"
+                raise self.bad(number, text.strip(), rule, "Replace tabs by blanks")
             parts = _key(text)
             if here > indent or parts is None:
                 self.refused(text, number)
