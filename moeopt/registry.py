@@ -19,7 +19,7 @@ from moeopt.comparison import NOT_RUN, Comparison, Row
 from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations, did_you_mean
 from moeopt.limits import Deadline, Limits
 from moeopt.method import Context, Listener, Method, Outcome, Progress
-from moeopt.plugins import call, check_policy, import_policy, overrun
+from moeopt.plugins import call, check_policy, failure, import_policy, overrun
 from moeopt.result import Result, Status, Stop
 from moeopt.versions import versions
 
@@ -318,7 +318,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         except Exception as error:
             if self.methods[name].claim != "plug-in":
                 raise
-            return Row(name, None, f"the policy failed: {type(error).__name__}: {error}", error=error)
+            return Row(name, None, f"the policy failed: {failure(error)}", error=error)
 
 
 def _counted(listen: Callable[[Progress], None] | None, total: int) -> Callable[[int, str], None] | None:

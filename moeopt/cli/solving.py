@@ -16,6 +16,7 @@ from moeopt.cli.options import Solving
 from moeopt.cli.say import Say
 from moeopt.errors import MoeoptError, NotApplicable, PlanError
 from moeopt.percent import total
+from moeopt.plugins import failure
 
 if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
@@ -77,7 +78,7 @@ def named(problem: Problem[Any, Any], method: str, everything: bool) -> Iterator
         known = problem.methods.get(method)
         if known is None or known.claim != "plug-in":
             raise
-        raise PolicyFailed(f"method {method} failed: {type(error).__name__}: {error}") from error
+        raise PolicyFailed(f"method {method} failed: {failure(error)}") from error
 
 
 def solve(

@@ -14,6 +14,7 @@ from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.move_budget import Budget, budget, moves_of
 from moeopt.placement.plan import Placement
 from moeopt.placement.public import PROBLEM
+from moeopt.plugins import failure
 from moeopt.result import Result
 
 KEEP = "keep"
@@ -137,7 +138,7 @@ def answered(task: Task) -> Answer:
     except Exception as error:
         if PROBLEM.method(policy.method).claim != "plug-in":
             raise
-        return f"the policy failed: {type(error).__name__}: {error}"
+        return f"the policy failed: {failure(error)}"
 
 
 def first_plan(
