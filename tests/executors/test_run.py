@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -122,6 +123,20 @@ def test_no_dask_at_the_address_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert made is not None
     with pytest.raises(InstanceError, match="cannot be reached"):
         made()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    "address", ["host", "foo://host:1", "tls://127.0.0.1:5", "tcp://[::1:5", "inproc://x", "tcp://"]
+)
+def test_what_is_no_address_of_dask_is_told_and_nothing_else(address: str) -> None:
+    """A traceback of the half-made client followed the error, and TLS without keys was called our fault."""
+    pytest.importorskip("distributed")
+    made = make_executor(f"dask:{address}")
+    assert made is not None
+    with pytest.raises(InstanceError, match="cannot be reached"):
+        made()
+    gc.collect()
 
 
 @pytest.mark.filterwarnings("ignore")  # Dask's own, as its cluster ends
