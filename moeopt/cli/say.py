@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from moeopt.errors import SHOWN
+from moeopt.errors import SHOWN, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -70,7 +70,7 @@ class Say:
 
     def line(self, text: str) -> None:
         """One line on standard output, also when quiet."""
-        _write(text + "\n")
+        _write(printable(text) + "\n")
 
     def content(self, data: bytes) -> None:
         """A whole file on standard output, byte by byte."""
@@ -93,7 +93,7 @@ class Say:
     def note(self, text: str) -> None:
         """A remark on standard error; nothing when quiet."""
         if not self.quiet:
-            print(f"note: {text}", file=sys.stderr)
+            print(f"note: {printable(text)}", file=sys.stderr)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[Progress], None] | None]:
@@ -147,7 +147,7 @@ def few(lines: Sequence[str], everything: bool) -> list[str]:
 
 def complain(text: str) -> None:
     """An error on standard error."""
-    print(f"error: {text}", file=sys.stderr)
+    print(f"error: {printable(text)}", file=sys.stderr)
 
 
 def close_quietly() -> None:
@@ -160,9 +160,16 @@ def close_quietly() -> None:
 
 def _console(stream: Any) -> Console:
     from rich.console import Console
+    from rich.text import Text
+
+    class Plain(Console):
+        """Shows names from files as text: no sign of theirs is obeyed by the terminal."""
+
+        def render_str(self, text: str, **how: Any) -> Text:
+            return super().render_str(printable(text), **how)
 
     width = None if stream.isatty() else PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    return Plain(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def _write(text: str) -> None:
