@@ -6,9 +6,9 @@ import importlib
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from moeopt.documents import current_folder
 from moeopt.errors import InstanceError, Violation
 from moeopt.limits import Limits
 
@@ -34,7 +34,7 @@ def call(policy: Policy, instance: Any, limits: Limits, seed: int) -> tuple[Any,
     The policy can write into no array of the instance, in a worker either, and files are where they were after it.
     """
     _seal(instance)
-    folder = _folder()
+    folder = current_folder()
     start_s = time.perf_counter()
     try:
         return policy(instance, limits, seed), time.perf_counter() - start_s
@@ -43,7 +43,7 @@ def call(policy: Policy, instance: Any, limits: Limits, seed: int) -> tuple[Any,
     except BaseException as error:  # SystemExit and the like must not pass for the end of moeopt
         raise RuntimeError(f"it raised {type(error).__name__}({_text(error)})") from error
     finally:
-        if folder is not None and folder != _folder():
+        if folder is not None and folder != current_folder():
             os.chdir(folder)
 
 
@@ -62,13 +62,6 @@ def _text(error: BaseException) -> str:
         return str(error)
     except Exception:  # its own words may fail too
         return "its message cannot be shown"
-
-
-def _folder() -> Path | None:
-    try:
-        return Path.cwd()
-    except OSError:  # it was deleted
-        return None
 
 
 def _seal(instance: Any) -> None:

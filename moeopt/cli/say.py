@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -93,7 +93,7 @@ class Say:
     def note(self, text: str) -> None:
         """A remark on standard error; nothing when quiet."""
         if not self.quiet:
-            print(f"note: {printable(text)}", file=sys.stderr)
+            tell(f"note: {text}")
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[Progress], None] | None]:
@@ -147,7 +147,15 @@ def few(lines: Sequence[str], everything: bool) -> list[str]:
 
 def complain(text: str) -> None:
     """An error on standard error."""
-    print(f"error: {printable(text)}", file=sys.stderr)
+    tell(f"error: {text}")
+
+
+def tell(text: str) -> None:
+    """A line on standard error; the answer does not hang on whether it can be written there."""
+    try:
+        print(printable(text), file=sys.stderr)
+    except OSError:  # a full disk, or a reader who has gone away
+        _drop(sys.stderr)
 
 
 def close_quietly() -> None:
@@ -183,4 +191,8 @@ def _write(text: str) -> None:
 
 
 def _drop_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop(sys.stdout)
+
+
+def _drop(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from moeopt.documents import current_folder
 from moeopt.errors import InstanceError, Violation, Violations, did_you_mean
 
 WORKERS_MAX = 4096
@@ -76,6 +77,9 @@ def _threads(workers: int) -> Executor:
 def _processes(workers: int) -> Executor:
     from multiprocessing import get_context
 
+    if current_folder() is None:  # each begins where we are
+        rule, fix = "cannot be started, as the current folder was deleted", "Go to one that exists: cd"
+        raise InstanceError([Violation("executor", "", f"processes:{workers}", rule, fix)])
     # Spawned, so that no thread or lock of ours is copied; the same on every system.
     return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_quiet)
 
