@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -85,8 +86,19 @@ def _processes(workers: int) -> Executor:
 
 
 def _quiet() -> None:
-    """Ctrl-C reaches the whole group; workers leave it to their parent, which ends them."""
+    """Ctrl-C reaches the whole group; workers leave it to their parent, which ends them, by its own death too."""
+    from multiprocessing import parent_process
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    """A parent that was killed tells its workers nothing, and they would wait for tasks for ever."""
+    parent.join()
+    os._exit(1)
 
 
 def _dask(address: str) -> Executor:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -147,3 +150,30 @@ def test_a_dask_cluster_answers_alike_and_loses_nothing_with_a_worker(tmp_path: 
         found = dict(run_all(die_once, tasks, make_executor(f"dask:{cluster.scheduler_address}")))
     assert (tmp_path / "died").exists()
     assert found == {place: place**2 for place in range(12)}
+
+
+def test_workers_end_with_a_parent_that_is_killed() -> None:
+    """They stayed for ever, each with its memory."""
+    script = (
+        "import os, time\n"
+        "from moeopt.executors.spoken import make_executor\n"
+        "if __name__ == '__main__':\n"
+        "    executor = make_executor('processes:1')()\n"
+        "    print(executor.submit(os.getpid).result(), flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+    ) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        parent.kill()
+    for _ in range(100):
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("the worker outlived its parent by ten seconds")
