@@ -49,3 +49,17 @@ def test_a_deleted_folder_is_no_fault(tmp_path: Path, line: str, code: int, said
     finally:
         os.chdir(before)
     assert (found, said in text) == (code, True), text
+
+
+def test_what_is_no_file_is_said_before_the_work(tmp_path: Path, monkeypatch) -> None:
+    """A link to nothing and a FIFO were met after all methods had run."""
+    monkeypatch.chdir(tmp_path)
+    Path("loads.csv").write_text(LOADS)
+    Path("link.html").symlink_to("nowhere/x.html")
+    os.mkfifo("fifo.html")
+    for file, force, rule in (
+        ("link.html", [], "exists and is never"),
+        ("fifo.html", ["--force"], "not a regular file"),
+    ):
+        code, said = run("compare", "loads.csv", *SHAPE.split(), "-o", file, *force)
+        assert code == 2 and rule in said and "method" not in said, said
