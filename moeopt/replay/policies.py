@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,8 @@ def check_names(names: Any, max_moves: object, check: Violations) -> list[tuple[
     [('keep', 'keep', 64), ('eplb@5%', 'eplb', Fraction(1, 20))]
     """
     common = budget(max_moves, check=check)
-    if isinstance(names, str) or not names:
+    names = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         rule = "must be a list of names of policies"
         check.add("policies", repr(names)[:80], rule=rule, fix="Write ['keep', 'eplb', 'search']")
         return []

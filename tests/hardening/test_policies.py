@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from moeopt import placement, replay, routing
+from moeopt.errors import InstanceError
 from tests.fuzz.kinds import run
 
 LOADS = [[10, 9, 5, 4, 2, 1], [7, 3, 3, 2, 2, 1]]
@@ -96,3 +97,17 @@ def test_an_exception_without_words_is_a_failure_of_its_policy(tmp_path: Path, m
     Path("loads.csv").write_text("8,4,2,2\n")
     code, said = run("place", "loads.csv", "--gpus", 2, "--slots", 4, "--method", f"{__name__}:silent")
     assert code == 2 and "Silent: its message cannot be shown" in said
+
+
+@pytest.mark.parametrize("names", [5, None, "keep", [], [["eplb"]], [None], ["eplb", 5]])
+def test_names_of_policies_are_a_list_of_text(names):
+    history = placement.PlacementInstance(np.array([LOADS] * 3), gpus=3, slots=6)
+    with pytest.raises(InstanceError, match=r"policies = .*: must be a list of names of policies"):
+        replay.replay(history, names)
+
+
+@pytest.mark.parametrize(("field", "value"), [("limits", 5), ("limits", "5s"), ("seed", -1), ("seed", "x")])
+def test_a_replay_refuses_limits_and_seeds_of_another_kind(field, value):
+    history = placement.PlacementInstance(np.array([LOADS] * 3), gpus=3, slots=6)
+    with pytest.raises(InstanceError, match=f"{field} = "):
+        replay.replay(history, ["keep"], **{field: value})
