@@ -9,6 +9,7 @@ from moeopt.comparison import Comparison, Row
 from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation
 from moeopt.limits import Deadline, Limits
 from moeopt.method import Context, Outcome, Progress
+from moeopt.plugins import failure
 
 if TYPE_CHECKING:
     from moeopt.registry import Problem
@@ -79,7 +80,7 @@ def solved_row(room: Room, instance: Any, name: str, solve: Callable[[Any], Resu
     except Exception as error:
         if room.methods[name].claim != "plug-in":
             raise
-        return Row(name, None, f"the policy failed: {type(error).__name__}: {error}", error=error)
+        return Row(name, None, f"the policy failed: {failure(error)}", error=error)
 
 
 def together(problem: str, instance: Any, rows: Sequence[Row], interrupted: bool) -> Comparison:

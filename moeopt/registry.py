@@ -180,7 +180,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         >>> result.objective, result.lower_bound, str(result.status)
         (10.0, 8.0, 'FEASIBLE')
         """
-        limits, seed = self._checked(instance, limits, seed)
+        limits, seed = self.checked(instance, limits, seed)
         listener = None if on_progress is None else Listener(on_progress)
         context = Context(limits, seed, Deadline(limits.time_s, limits.stop), None, listener)
         with self.readied(instance, method):
@@ -208,7 +208,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             result = replace(result, notes=(*result.notes, listener.note))
         return result
 
-    def _checked(self, instance: Any, limits: Any, seed: Any) -> tuple[Limits, int]:
+    def checked(self, instance: Any, limits: Any, seed: Any) -> tuple[Limits, int]:
         """Limits and seed, or every argument that is of the wrong kind."""
         check = Violations()
         if not isinstance(instance, self.instance_type):
@@ -251,7 +251,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         """
         from moeopt.executors.rows import make_rows, row_in_worker  # and with it the machinery of futures
 
-        limits, seed = self._checked(instance, limits, seed)
+        limits, seed = self.checked(instance, limits, seed)
         names = names_of(methods)
         check = Violations()
         for name in names:

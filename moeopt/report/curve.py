@@ -10,6 +10,7 @@ from pathlib import Path
 from moeopt.documents import to_json, write_file
 from moeopt.placement.curve import SlotsCurve
 from moeopt.report import words
+from moeopt.report.as_csv import cell
 from moeopt.report.block import Header
 from moeopt.report.endings import of_ending
 
@@ -42,7 +43,7 @@ def _csv(curve: SlotsCurve, header: Header) -> str:
     for place, point in enumerate(curve.points):
         marks = [int(place == at) for at in (curve.best, curve.within, curve.knee)]
         price = "" if point.gpu_bytes is None else point.gpu_bytes
-        figures = (point.imbalance_mean, point.imbalance_worst, point.bound_mean, price, point.method)
+        figures = (point.imbalance_mean, point.imbalance_worst, point.bound_mean, price, cell(point.method))
         writer.writerow([point.redundant, point.slots, point.slots_per_gpu, *figures, *marks])
     return buffer.getvalue()
 
