@@ -9,12 +9,13 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-inp
 LOADS := instances/published/deepseek_v2_lite_law.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reports test cases package bench mutants fuzz reference lint clean
+.PHONY: help demo reports test coverage cases package bench mutants fuzz reference lint clean
 
 help:
 	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
 	@echo "make reports   the pages in reports/, one of each problem, about a minute"
 	@echo "make test    ruff, mypy and pytest"
+	@echo "make coverage   lines and branches that the tests reach, file by file; half an hour"
 	@echo "make cases   inputs that have broken planners, one by one: what came, and whether that is right"
 	@echo "make package   wheel and sdist, installed and used in empty environments; some minutes; PYTHONS=\"python3.11 python3.13\""
 	@echo "make bench   the table of targets, about 25 minutes; kept in reports/placement-bench.md"
@@ -73,6 +74,15 @@ lint: $(VENV)/test.stamp
 test: lint
 	@$(BIN)/moeopt warmup --quiet
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# Compiled code is not seen: tests of kernels, and of what calls them most, are run interpreted besides.
+COVERED := tests/kernels tests/placement/test_search.py tests/placement/test_search_rules.py tests/placement/test_windows.py
+coverage: $(VENV)/test.stamp
+	@rm -rf build/coverage && mkdir -p build/coverage
+	COVERAGE_FILE=$(CURDIR)/build/coverage/data $(BIN)/coverage run -m pytest -n auto --dist worksteal
+	MOEOPT_INTERPRET=1 COVERAGE_FILE=$(CURDIR)/build/coverage/data $(BIN)/coverage run -m pytest -n auto $(COVERED)
+	@cd build/coverage && COVERAGE_FILE=data $(CURDIR)/$(BIN)/coverage combine --quiet --rcfile ../../pyproject.toml
+	@$(BIN)/python -m tests.coverage build/coverage/data
 
 bench: $(VENV)/run.stamp
 	$(BIN)/python -m tests.benchmarks.targets --write

@@ -115,6 +115,14 @@ def write_file(path: str | Path, content: str | bytes, *, force: bool = False) -
         raise InstanceError([Violation("output", "", str(target), rule, fix)]) from error
 
 
+def current_folder() -> Path | None:
+    """Where relative names begin; ``None`` where that folder was deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
 def exists(target: str | Path) -> bool:
     """Whether something is there; ``False`` for a name that cannot be."""
     try:

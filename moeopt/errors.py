@@ -38,7 +38,7 @@ class Violation:
     def __str__(self) -> str:
         place = f"{self.field}[{self.where}]" if self.where else self.field
         fix = self.fix if self.fix.endswith((".", "?")) else f"{self.fix}."
-        return _printable(f"{place} = {self.value}: {self.rule.rstrip('.')}." + (f" {fix}" if self.fix else ""))
+        return printable(f"{place} = {self.value}: {self.rule.rstrip('.')}." + (f" {fix}" if self.fix else ""))
 
 
 def did_you_mean(name: object, known: Iterable[str], otherwise: str = "", *, most: int = 3) -> str:
@@ -55,8 +55,12 @@ def did_you_mean(name: object, known: Iterable[str], otherwise: str = "", *, mos
     return f"Did you mean {said}?" if near else otherwise
 
 
-def _printable(text: str) -> str:
-    """Text of a file without what a terminal would obey or could not write."""
+def printable(text: str) -> str:
+    r"""Text of a file without what a terminal or a page would obey, or could not show: such signs as escapes.
+
+    >>> printable("a\x1b[31mb"), printable("\u202eloads")
+    ('a\\x1b[31mb', '\\u202eloads')
+    """
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
@@ -81,7 +85,7 @@ class InstanceError(MoeoptError, ValueError):
         self.source = source
         if not self.violations:
             raise ValueError("an InstanceError needs at least one violation")
-        prefix = f"{source}: " if source else ""
+        prefix = f"{printable(source)}: " if source else ""
         lines = [f"{self.file_of(violation)}{violation}" for violation in self.violations[:SHOWN]]
         if len(self.violations) > SHOWN:
             lines.append(f"{prefix}... and {len(self.violations) - SHOWN:,} more of this kind.")
@@ -90,7 +94,7 @@ class InstanceError(MoeoptError, ValueError):
     def file_of(self, violation: Violation) -> str:
         """The file a violation is of, as its line begins; empty where none is known."""
         source = violation.source or self.source
-        return f"{source}: " if source else ""
+        return f"{printable(source)}: " if source else ""
 
     def __reduce__(self) -> tuple[type[InstanceError], tuple[tuple[Violation, ...], str]]:
         return type(self), (self.violations, self.source)  # errors cross process borders

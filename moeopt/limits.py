@@ -86,6 +86,7 @@ class Deadline:
 
     def __init__(self, time_s: float | None, stop: Callable[[], bool] | None = None) -> None:
         self.start_s = time.perf_counter()
+        self._since_s, self._worked_s = self.start_s, time.process_time()
         self.limited = time_s is not None
         self._end_s = self._last_s = math.inf if time_s is None else self.start_s + time_s
         self._stop = stop
@@ -103,6 +104,17 @@ class Deadline:
         """Seconds since the deadline was set."""
         return time.perf_counter() - self.start_s
 
+    def slowness(self) -> float:
+        """Seconds of the clock for a second of work so far, 1 to 5: other programs may have the processors too.
+
+        >>> Deadline(1.0).slowness()
+        1.0
+        """
+        elapsed_s = time.perf_counter() - self._since_s
+        if elapsed_s < 0.05:  # too short to tell
+            return 1.0
+        return min(max(elapsed_s / max(time.process_time() - self._worked_s, 1e-3), 1.0), 5.0)
+
     def remaining_s(self) -> float:
         """Seconds left, 0 or less once passed, ``inf`` without a limit."""
         if self.stopped():
@@ -115,7 +127,9 @@ class Deadline:
 
     def within(self, time_s: float | None) -> Deadline:
         """Another deadline from now on, stopped where this one is."""
-        return Deadline(time_s, self._stop)
+        part = Deadline(time_s, self._stop)
+        part._since_s, part._worked_s = self._since_s, self._worked_s
+        return part
 
     def passed(self) -> bool:
         """Whether the time is up."""

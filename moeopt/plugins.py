@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import time
 from collections.abc import Callable
 from typing import Any
 
+from moeopt.documents import current_folder
 from moeopt.errors import InstanceError, Violation
 from moeopt.limits import Limits
 
@@ -27,14 +29,59 @@ def check_policy(name: object, policy: object) -> None:
 
 
 def call(policy: Policy, instance: Any, limits: Limits, seed: int) -> tuple[Any, float]:
-    """What the policy answers and the seconds it took; an attempt to end the process is a failure like any other."""
+    """What the policy answers and the seconds it took; an attempt to end the process is a failure like any other.
+
+    The policy can write into no array of the instance, in a worker either, and files are where they were after it.
+    """
+    _seal(instance)
+    folder = current_folder()
     start_s = time.perf_counter()
     try:
         return policy(instance, limits, seed), time.perf_counter() - start_s
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:  # SystemExit and the like must not pass for the end of moeopt
-        raise RuntimeError(f"it raised {type(error).__name__}({error})") from error
+        raise RuntimeError(f"it raised {type(error).__name__}({_text(error)})") from error
+    finally:
+        if folder is not None and folder != current_folder():
+            os.chdir(folder)
+
+
+def failure(error: BaseException) -> str:
+    """What somebody's exception says of itself: its kind, and its text where it has one.
+
+    >>> failure(MemoryError()), failure(ValueError("no room"))
+    ('MemoryError', 'ValueError: no room')
+    """
+    text = _text(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # its own words may fail too
+        return "its message cannot be shown"
+
+
+def _seal(instance: Any) -> None:
+    """Make every array of an instance read-only for good: a view, whose flag its holder cannot turn back.
+
+    In a worker arrays come out of their pickle writable.
+    """
+    import numpy as np
+
+    held = getattr(instance, "__dict__", {})
+    for name, value in list(held.items()):
+        if isinstance(value, np.ndarray):
+            owner = value
+            while isinstance(owner.base, np.ndarray):
+                owner = owner.base
+            if owner is not value and not owner.flags.writeable and owner.base is None:
+                continue
+            own = value if owner is value and value.base is None else value.copy()
+            own.flags.writeable = False
+            held[name] = own.view()
 
 
 def overrun(limits: Limits, elapsed_s: float) -> tuple[bool, list[str]]:
@@ -55,7 +102,7 @@ def import_policy(name: str, field: str = "method") -> Policy:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the module is somebody's: anything can go wrong while it runs, even sys.exit
-        rule = f"cannot be imported ({type(error).__name__}: {error})"
+        rule = f"cannot be imported ({failure(error)})"
         raise InstanceError([Violation(field, "", repr(name), rule, fix)]) from error
     if not callable(found):
         raise InstanceError([Violation(field, "", repr(name), "is not a function", fix)])

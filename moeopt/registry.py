@@ -15,8 +15,9 @@ from functools import partial
 from numbers import Integral
 from typing import Any, Generic, TypeVar, get_args, get_origin
 
+from moeopt.comparing import counted, judged_row, names_of, solved_row, together
 from moeopt.comparison import NOT_RUN, Comparison, Row
-from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations, did_you_mean
+from moeopt.errors import InstanceError, NotApplicable, Violation, Violations, did_you_mean
 from moeopt.limits import Deadline, Limits
 from moeopt.method import Context, Listener, Method, Outcome, Progress
 from moeopt.plugins import call, check_policy, import_policy, overrun
@@ -70,13 +71,16 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     def unit(self, instance: InstanceT) -> str:
         """What the objective is counted in."""
 
-    def frame(self, instance: InstanceT, method: str, outcome: Outcome[PlanT], context: Context) -> dict[str, Any]:
-        """What every result has, whatever came of it."""
+    def frame(
+        self, instance: InstanceT, method: str, outcome: Outcome[PlanT], context: Context, *, proved: bool = False
+    ) -> dict[str, Any]:
+        """What every result has, whatever came of it; what is proved optimal was stopped by its gap, not by a limit."""
+        limited = outcome.stop in (Stop.ITERATIONS, Stop.NODES, Stop.TIME)
         return {
             "problem": self.name,
             "instance": self.reference(instance),
             "method": method,
-            "stop": outcome.stop,
+            "stop": Stop.GAP if proved and limited else outcome.stop,
             "unit": self.unit(instance),
             "runtime_s": context.deadline.elapsed_s(),
             "seed": context.seed,
@@ -176,7 +180,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         >>> result.objective, result.lower_bound, str(result.status)
         (10.0, 8.0, 'FEASIBLE')
         """
-        limits, seed = self._checked(instance, limits, seed)
+        limits, seed = self.checked(instance, limits, seed)
         listener = None if on_progress is None else Listener(on_progress)
         context = Context(limits, seed, Deadline(limits.time_s, limits.stop), None, listener)
         with self.readied(instance, method):
@@ -204,7 +208,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             result = replace(result, notes=(*result.notes, listener.note))
         return result
 
-    def _checked(self, instance: Any, limits: Any, seed: Any) -> tuple[Limits, int]:
+    def checked(self, instance: Any, limits: Any, seed: Any) -> tuple[Limits, int]:
         """Limits and seed, or every argument that is of the wrong kind."""
         check = Violations()
         if not isinstance(instance, self.instance_type):
@@ -247,43 +251,28 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         """
         from moeopt.executors.rows import make_rows, row_in_worker  # and with it the machinery of futures
 
-        limits, seed = self._checked(instance, limits, seed)
-        names = _names(methods)
+        limits, seed = self.checked(instance, limits, seed)
+        names = names_of(methods)
         check = Violations()
         for name in names:
             with check.within():
                 self.method(name)  # misspelt names stop before any work, all of them at once
         check.raise_if_any()
         judged = [
-            (name, partial(self._judged, instance, name, raw, limits, seed)) for name, raw in (plans or {}).items()
+            (name, partial(judged_row, self, instance, name, raw, limits, seed)) for name, raw in (plans or {}).items()
         ]
         if executor is None:
             own = [(name, partial(self.row, instance, name, limits, seed, on_progress)) for name in names]
             rows, interrupted = make_rows([*own, *judged])
         else:
             apart = [(name, partial(row_in_worker, self.name, instance, name, limits, seed)) for name in names]
-            rows, interrupted = make_rows(apart, executor, _counted(on_progress, len(names)))
+            rows, interrupted = make_rows(apart, executor, counted(on_progress, len(names)))
             if interrupted:
                 rows += [Row(name, None, NOT_RUN) for name, _ in judged]
             else:
                 more, interrupted = make_rows(judged)
                 rows += more
-        legal = [row for row in rows if row.result is not None and not row.remark]
-        solved = [row for row in legal if row.result is not None and row.result.objective is not None]
-        bounds = [row.result.lower_bound for row in legal if row.result and row.result.lower_bound is not None]
-        best = min(solved, key=_objective, default=None)
-        named = {"name": getattr(instance, "name", "")}
-        reference = next((dict(row.result.instance) for row in legal if row.result is not None), named)
-        lower_bound, winner = max(bounds, default=None), best.method if best else None
-        return Comparison(self.name, reference, tuple(rows), lower_bound, winner, interrupted)
-
-    def _judged(self, instance: InstanceT, name: str, raw: Any, limits: Limits, seed: int) -> Row:
-        """A ready-made plan."""
-        context = Context(limits, seed, Deadline(None))  # its clock starts here
-        try:
-            return Row(name, self.result(instance, name, Outcome(self.as_plan(instance, raw)), context))
-        except MoeoptError as error:
-            return Row(name, None, str(error))
+        return together(self.name, instance, rows, interrupted)
 
     def row(
         self,
@@ -298,32 +287,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         def solve(what: InstanceT) -> Result:
             return self.solve(what, method=name, limits=limits, seed=seed, on_progress=on_progress)
 
-        try:
-            return Row(name, solve(instance))
-        except NotApplicable as error:
-            relaxed = self.relaxed(instance, name)
-            if relaxed is None:
-                return Row(name, None, str(error))
-            easier, rule = relaxed
-            try:
-                result = solve(easier)
-                self.evaluate(instance, result.plan)
-                return Row(name, result)
-            except MoeoptError as broken:
-                if isinstance(broken, NotApplicable):
-                    return Row(name, None, str(broken))
-                return Row(name, result, remark=f"breaks {rule}")
-        except MoeoptError as error:
-            return Row(name, None, str(error))
-        except Exception as error:
-            if self.methods[name].claim != "plug-in":
-                raise
-            return Row(name, None, f"the policy failed: {type(error).__name__}: {error}", error=error)
-
-
-def _counted(listen: Callable[[Progress], None] | None, total: int) -> Callable[[int, str], None] | None:
-    """Rows that are done, as progress."""
-    return None if listen is None else lambda done, name: listen(Progress(done, total, name))
+        return solved_row(self, instance, name, solve)
 
 
 def problem(name: str) -> Problem[Any, Any]:
@@ -351,28 +315,6 @@ def register(problem_name: str, name: str, policy: Callable[[Any, Limits, int], 
     >>> del placement.METHODS["in_order"]
     """
     problem(problem_name).register(name, policy)
-
-
-def _objective(row: Row) -> float:
-    assert row.result is not None and row.result.objective is not None
-    return row.result.objective
-
-
-def _names(methods: Any) -> list[str]:
-    """Names of methods, each once."""
-    if isinstance(methods, str):
-        listed = [name.strip() for name in methods.split(",")]
-        rule = "must be a list of names, not one string"
-        raise InstanceError([Violation("methods", "", repr(methods), rule, f"Write {listed}")])
-    if not isinstance(methods, Iterable):
-        rule = "must be a list of names"
-        raise InstanceError([Violation("methods", "", repr(methods)[:80], rule, "Write ['eplb', 'search']")])
-    names = list(methods)
-    wrong = [name for name in names if not isinstance(name, str)]
-    if wrong:
-        rule = "must be the name of a method"
-        raise InstanceError([Violation("methods", "", repr(name)[:80], rule, "Use 'search'") for name in wrong])
-    return list(dict.fromkeys(names))
 
 
 __all__ = [

@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from moeopt.backends.base import Claim, FloatArray, LinearModel
 from moeopt.backends.registry import Backend, OnIncumbent
+from moeopt.documents import current_folder
 from moeopt.errors import BackendUnavailable, MoeoptError
 from moeopt.limits import Deadline, Limits
 from moeopt.result import Stop
@@ -171,7 +172,7 @@ class Worker:
     def _start(self) -> None:
         if not sys.executable:
             raise BackendUnavailable("no Python executable to start a child process with; use in_process=True")
-        path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+        path = os.pathsep.join(filter(None, (entry or str(current_folder() or "") for entry in sys.path)))
         folder = tempfile.mkdtemp(prefix="moeopt-")  # ours to remove, for a killed child cannot tidy up
         try:
             process = subprocess.Popen(

@@ -74,7 +74,9 @@ class Pivot:
 
     def as_markdown(self) -> str:
         """A table with what it shows above it."""
-        heads, *rows = [[cell.replace("|", "\\|") for cell in line] for line in self._lines()]
+        from moeopt.report.as_markdown import plain
+
+        heads, *rows = [[plain(cell) for cell in line] for line in self._lines()]
         ruled = ["---", *["---:"] * (len(heads) - 1)]
         return "\n".join([self._said(), "", *("| " + " | ".join(line) + " |" for line in [heads, ruled, *rows]), ""])
 
@@ -89,13 +91,15 @@ class Pivot:
 
     def as_csv(self) -> str:
         """A row a pair of values, in full precision."""
+        from moeopt.report.as_csv import cell
+
         buffer = StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow([self.rows, self.columns or "all", "metric", "mean", "standard_deviation", "cells"])
         for at, row in enumerate(self.row_names):
             for over, column in enumerate(self.column_names):
                 figures = (self.means[at][over], self.spreads[at][over], self.counts[at][over])
-                writer.writerow([row, column, self.metric, *figures])
+                writer.writerow([cell(row), cell(column), self.metric, *figures])
         return buffer.getvalue()
 
     def to_dict(self) -> dict[str, Any]:

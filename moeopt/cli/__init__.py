@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 INTERRUPTED = 130
 
@@ -34,7 +34,8 @@ def main(args: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO):
             raise
-        print(f"error: standard output cannot be written ({error.strerror})", file=sys.stderr)
+        with suppress(OSError):
+            print(f"error: standard output cannot be written ({error.strerror})", file=sys.stderr)
         code = 2
     if args is None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer is given: nothing is left to interrupt but the end

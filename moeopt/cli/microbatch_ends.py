@@ -35,9 +35,21 @@ def code(result: Result, asked: Asked, unit: str) -> int:
         return INFEASIBLE
     if result.status == "UNKNOWN":
         limit = "" if result.stop == "FINISHED" else f" before the {result.stop} limit was hit"
-        complain(f"{who}: no plan that keeps the limits was found{limit}; --method exact also looks at other orders")
+        complain(f"{who}: no plan that keeps the limits was found{limit}; {_advice(result)}")
         return NO_PLAN
     return DONE
+
+
+def _advice(result: Result) -> str:
+    """What may find a plan after all."""
+    if result.method != "exact":
+        return "--method exact also looks at other orders"
+    option = MORE.get(str(result.stop))
+    return "no other method looks at more orders" if option is None else f"{option} lets exact go on"
+
+
+MORE = {"TIME": "a longer --time-limit", "NODES": "a larger --nodes-limit"}
+"""What lets a search go on that a limit ended."""
 
 
 def _said(conflict: Mapping[str, Any], asked: Asked, unit: str) -> str:

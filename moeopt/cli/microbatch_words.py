@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.say import count
 from moeopt.cli.stage_times import SECONDS
+from moeopt.microbatch.second_best import because, longer
 from moeopt.percent import percent
 from moeopt.report.timeline import NOUNS, plural
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 FEW_ROWS = 8
 MOST_SHOWN = 1e6
 """Of one unit of time."""
+EXPLAINED = ("transfers", "layer", "token", "ends")
+"""Kinds of reason for the second best that have a sentence of their own."""
 WHY_NOT = {"memory": "does not fit", "tbt": "too slow"}
 BOUNDS = {
     "chain": "one micro-batch alone takes as long",
@@ -108,6 +111,7 @@ class Words:
             ("fewest m", self._fewest()),
             ("published", self._published()),
             ("second best", self._second()),
+            ("why second", self._why_second()),
             ("lower bound", floor),
             ("gap", f"{percent(result.gap or 0.0)}; {result.status}, stopped by {result.stop}"),
         ]
@@ -167,7 +171,8 @@ class Words:
     def _overlap(self) -> str:
         found = self.solution.get("overlap")
         if found is None:
-            return ""
+            reason = self.solution.get("overlap_reason")
+            return "" if reason is None else f"not known: {reason}"
         more = percent(abs(found["gain"]))
         if self.solution["m"] == 1:
             said = "does not pay"
@@ -199,7 +204,15 @@ class Words:
         if found is None:
             return ""
         which = f"{self.choice(found['m'], found['batch'])}: {self.time(self.step(found))}"
-        return f"{which}, {self.rate(self.throughput(found))}; {singular(found['reason'])}"
+        objective = "throughput" if self.by_tokens else "time"
+        said = longer(found["behind"], objective) if found["why"]["kind"] in EXPLAINED else singular(found["reason"])
+        return f"{which}, {self.rate(self.throughput(found))}; {said}"
+
+    def _why_second(self) -> str:
+        found = self.solution["runner_up"]
+        if found is None or found["why"]["kind"] not in EXPLAINED:
+            return ""
+        return because(found["m"], found["why"], self.time)
 
     def _bound(self) -> str:
         found = self.solution["bound"]

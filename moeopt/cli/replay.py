@@ -61,7 +61,6 @@ def replay(
     from moeopt.cli.replay_input import read_history, without_budget
     from moeopt.cli.solving import find_plugins, guarded_output
     from moeopt.cli.target import STDOUT, check_target, targets
-    from moeopt.documents import to_json
     from moeopt.errors import Violations
     from moeopt.replay import replay as play
     from moeopt.replay.policies import SUM, check_names
@@ -113,7 +112,7 @@ def replay(
         if not found.conflicts:
             complain(f"{instance.name}: the {found.stop} limit was hit before there was a first placement")
         if output.json:
-            say.line(to_json(found.to_dict()))
+            say.document(found.to_dict())
         return INFEASIBLE if found.conflicts else NO_PLAN
     if output.json or output.output == STDOUT:
         say.document(found.to_dict())

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from moeopt.errors import SHOWN
+from moeopt.errors import SHOWN, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -71,7 +71,7 @@ class Say:
 
     def line(self, text: str) -> None:
         """One line on standard output, also when quiet."""
-        _write(text + "\n")
+        _write(printable(text) + "\n")
 
     def content(self, data: bytes) -> None:
         """A whole file on standard output, byte by byte."""
@@ -94,7 +94,7 @@ class Say:
     def note(self, text: str) -> None:
         """A remark on standard error; nothing when quiet."""
         if not self.quiet:
-            print(f"note: {text}", file=sys.stderr)
+            tell(f"note: {text}")
 
     def refused(self, text: str) -> None:
         """Why a gate says no, on standard error, also when quiet: an exit code alone explains nothing."""
@@ -152,7 +152,15 @@ def few(lines: Sequence[str], everything: bool) -> list[str]:
 
 def complain(text: str) -> None:
     """An error on standard error."""
-    print(f"error: {text}", file=sys.stderr)
+    tell(f"error: {text}")
+
+
+def tell(text: str) -> None:
+    """A line on standard error; the answer does not hang on whether it can be written there."""
+    try:
+        print(printable(text), file=sys.stderr)
+    except OSError:  # a full disk, or a reader who has gone away
+        _drop(sys.stderr)
 
 
 def close_quietly() -> None:
@@ -165,9 +173,16 @@ def close_quietly() -> None:
 
 def _console(stream: Any) -> Console:
     from rich.console import Console
+    from rich.text import Text
+
+    class Plain(Console):
+        """Shows names from files as text: no sign of theirs is obeyed by the terminal."""
+
+        def render_str(self, text: str, **how: Any) -> Text:
+            return super().render_str(printable(text), **how)
 
     width = None if stream.isatty() else PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    return Plain(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def _write(text: str) -> None:
@@ -181,4 +196,8 @@ def _write(text: str) -> None:
 
 
 def _drop_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop(sys.stdout)
+
+
+def _drop(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

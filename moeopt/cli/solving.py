@@ -8,14 +8,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, redirect_stdout
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.ask import After, ask
 from moeopt.cli.options import Solving
 from moeopt.cli.say import Say
+from moeopt.documents import current_folder
 from moeopt.errors import MoeoptError, NotApplicable, PlanError
 from moeopt.percent import total
+from moeopt.plugins import failure
 
 if TYPE_CHECKING:
     from moeopt.placement import PlacementInstance
@@ -32,9 +33,9 @@ class PolicyFailed(MoeoptError):
 
 def find_plugins(methods: list[str]) -> None:
     """Let ``package.module:function`` name a file of the current folder, as ``python -m`` does."""
-    here = str(Path.cwd())
-    if any(":" in name for name in methods) and here not in sys.path:
-        sys.path.insert(0, here)
+    here = current_folder()
+    if here is not None and any(":" in name for name in methods) and str(here) not in sys.path:
+        sys.path.insert(0, str(here))
 
 
 @contextmanager
@@ -77,7 +78,7 @@ def named(problem: Problem[Any, Any], method: str, everything: bool) -> Iterator
         known = problem.methods.get(method)
         if known is None or known.claim != "plug-in":
             raise
-        raise PolicyFailed(f"method {method} failed: {type(error).__name__}: {error}") from error
+        raise PolicyFailed(f"method {method} failed: {failure(error)}") from error
 
 
 def solve(

@@ -59,9 +59,11 @@ def _looked_at(path: str, endings: Sequence[str], force: bool, what: str, advice
         found.append(Violation("output", "", path or "''", f"{rule}; {what} is written as {known}", fix))
     elif target.is_dir():
         found.append(Violation("output", "", path, "is a folder", f"Give a file in it, such as {target / 'name'}"))
-    elif target.exists() and not force:
+    elif os.path.lexists(target) and not force:  # a link to nothing is there too
         rule = "exists and is never overwritten unasked"
         found.append(Violation("output", "", path, rule, "Choose another name or give --force"))
+    elif not target.is_symlink() and target.exists() and not target.is_file():
+        found.append(Violation("output", "", path, "is not a regular file", "Choose another name"))
     folder = target.parent
     if not folder.is_dir():
         rule = f"cannot be written (there is no folder {folder})"

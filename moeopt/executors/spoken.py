@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from moeopt.documents import current_folder
 from moeopt.errors import InstanceError, Violation, Violations, did_you_mean
 
 WORKERS_MAX = 4096
@@ -76,13 +78,27 @@ def _threads(workers: int) -> Executor:
 def _processes(workers: int) -> Executor:
     from multiprocessing import get_context
 
+    if current_folder() is None:  # each begins where we are
+        rule, fix = "cannot be started, as the current folder was deleted", "Go to one that exists: cd"
+        raise InstanceError([Violation("executor", "", f"processes:{workers}", rule, fix)])
     # Spawned, so that no thread or lock of ours is copied; the same on every system.
     return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_quiet)
 
 
 def _quiet() -> None:
-    """Ctrl-C reaches the whole group; workers leave it to their parent, which ends them."""
+    """Ctrl-C reaches the whole group; workers leave it to their parent, which ends them, by its own death too."""
+    from multiprocessing import parent_process
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    """A parent that was killed tells its workers nothing, and they would wait for tasks for ever."""
+    parent.join()
+    os._exit(1)
 
 
 def _dask(address: str) -> Executor:
@@ -94,9 +110,11 @@ def _dask(address: str) -> Executor:
         raise InstanceError(
             [Violation("executor", "", f"dask:{address}", "needs Dask, which is missing", fix)]
         ) from None
+    client: Any = distributed.Client.__new__(distributed.Client)
     try:
-        client: Any = distributed.Client(address, timeout=ANSWER_S, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
+        client.__init__(address, timeout=ANSWER_S, set_as_default=False)
+    except Exception as error:  # whatever Dask says to an address; TLS without its keys is a TypeError
+        client.status = "closed"  # half made: its own end would fail aloud
         reason = str(error).split("\n")[0] or "nothing answers"
         fix = "Start it with dask scheduler, or use processes"
         rule = f"cannot be reached ({reason})"

@@ -28,7 +28,11 @@ def has_numba() -> bool:
     return os.environ.get("MOEOPT_INTERPRET") != "1" and importlib.util.find_spec("numba") is not None
 
 
-def interpreter_note(what: str, compiled: bool, room_s: float = 3.0) -> str | None:
+LOAD_S = 2.0
+"""Seconds of work that loading compiled code may take, numba and all; 1.1 to 1.5 were measured for each search."""
+
+
+def interpreter_note(what: str, compiled: bool, room_s: float = 2 * LOAD_S) -> str | None:
     """What a result says where `what`, such as "the re-planning", runs interpreted; ``None`` where it does not.
 
     With `room_s` seconds more the compiled code could have been loaded.
@@ -127,11 +131,14 @@ class Kernel(Generic[P, R]):
         stats = getattr(self.compiled, "stats", None)
         return stats is not None and bool(stats.cache_hits) and not stats.cache_misses
 
-    def in_time(self, deadline: Deadline, *, load_s: float = 3.0, compile_s: float = 60.0) -> bool:
-        """Whether the compiled code is here, or can be: `load_s` left to load it from disk, `compile_s` to make it."""
+    def in_time(self, deadline: Deadline, *, load_s: float = LOAD_S, compile_s: float = 60.0) -> bool:
+        """Whether the compiled code is here, or can be: `load_s` left to load it from disk, `compile_s` to make it.
+
+        Both are seconds of work, of which a busy machine does fewer a second.
+        """
         if not has_numba():
             return False
-        left = deadline.remaining_s()
+        left = deadline.remaining_s() / (deadline.slowness() if deadline.limited else 1.0)
         return not deadline.limited or self.ready() or left > compile_s or (left > load_s and self.on_disk())
 
     def on_disk(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from moeopt.microbatch.closed_forms import form_of
@@ -82,16 +82,34 @@ def reason(instance: MicrobatchInstance, m: int, why: dict[str, Any], behind: fl
         return f"{-100 * behind:.3g} % shorter: the plan is not the best of the candidates"
     if not behind:
         return "as good; the choice between equals goes to the other objective, then to fewer micro-batches"
-    said = f"{100 * behind:.3g} % longer a {'step' if instance.objective == 'time' else 'token'}"
+    said, more = longer(behind, instance.objective), because(m, why)
+    return f"{said}{', ' if why['kind'] == 'behind' else ': '}{more}"
+
+
+def longer(behind: float, objective: str) -> str:
+    """How far a candidate is behind.
+
+    >>> longer(0.0041, "throughput")
+    '0.41 % longer a token'
+    """
+    return f"{100 * behind:.3g} % longer a {'step' if objective == 'time' else 'token'}"
+
+
+def because(m: int, why: Mapping[str, Any], spell: Callable[[float], str] = lambda seconds: f"{seconds:.4g} s") -> str:
+    """Why a candidate that takes longer does so; `spell` writes seconds.
+
+    >>> because(3, {"kind": "layer", "tokens": 1, "theirs": 0.0017, "ours": 0.0016})
+    'a layer costs 0.0017 s with 3 parts of 1 token, not 0.0016 s'
+    """
     size = f"{why['tokens']:,} {'token' if why['tokens'] == 1 else 'tokens'}"
     parts = f"{m} parts of {size}" if m > 1 else f"one part of {size}"
     theirs, ours = why["theirs"], why["ours"]
     if why["kind"] == "transfers":
-        return f"{said}: transfers show with {parts}, the busiest resource works {100 * theirs:.3g} % of a layer"
+        return f"transfers show with {parts}, the busiest resource works {100 * theirs:.3g} % of a layer"
     if why["kind"] == "layer":
-        return f"{said}: a layer costs {theirs:.4g} s with {parts}, not {ours:.4g} s"
+        return f"a layer costs {spell(theirs)} with {parts}, not {spell(ours)}"
     if why["kind"] == "token":
-        return f"{said}: with {parts} the busiest resource takes {theirs:.4g} s a token, not {ours:.4g} s"
+        return f"with {parts} the busiest resource takes {spell(theirs)} a token, not {spell(ours)}"
     if why["kind"] == "ends":
-        return f"{said}: with {parts} filling and draining the pipeline weigh more"
-    return f"{said}, with {parts}"
+        return f"with {parts} filling and draining the pipeline weigh more"
+    return f"with {parts}"

@@ -24,6 +24,8 @@ class Derived:
     __dataclass_fields__: dict[str, Any]
     loads: Loads
     steps: int
+    window_steps: tuple[int, ...]
+    num_shared: int
     shared: str | None
     floor_tokens: float
     distinct: bool
@@ -87,6 +89,29 @@ class Derived:
         for key, value in fields.items():
             object.__setattr__(other, key, value)
         return other  # type: ignore[return-value]
+
+    @cached_property
+    def windows(self) -> tuple[PlacementInstance, ...]:
+        """W instances of one window each; none where there is one window only."""
+        if self.window_loads is None:
+            return ()
+        found = []
+        for loads, passes in zip(self.window_loads, self.window_steps, strict=True):
+            table = np.ascontiguousarray(loads)
+            table.flags.writeable = False
+            found.append(self.changed(loads=table, window_loads=None, steps=passes, window_steps=(passes,)))
+        return tuple(found)
+
+    @property
+    def num_hosted(self) -> int:
+        """Shared experts that are placed like others; they have the last ids."""
+        return self.num_shared if self.shared == "hosted" else 0
+
+    @property
+    def given_loads(self) -> Loads:
+        """(L, E) or (W, L, E) loads as they were given, without hosted shared experts."""
+        table = self.loads if self.window_loads is None else self.window_loads
+        return table[..., : table.shape[-1] - self.num_hosted]
 
     @cached_property
     def even(self) -> PlacementInstance:

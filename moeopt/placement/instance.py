@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -305,86 +304,14 @@ class PlacementInstance(Derived):
         put("token_bytes", size)
         put("recv_bytes_per_s", rates)
 
-    @cached_property
-    def windows(self) -> tuple[PlacementInstance, ...]:
-        """W instances of one window each; none where there is one window only."""
-        if self.window_loads is None:
-            return ()
-        found = []
-        for loads, passes in zip(self.window_loads, self.window_steps, strict=True):
-            table = np.ascontiguousarray(loads)
-            table.flags.writeable = False
-            found.append(self.changed(loads=table, window_loads=None, steps=passes, window_steps=(passes,)))
-        return tuple(found)
-
-    @property
-    def num_hosted(self) -> int:
-        """Shared experts that are placed like others; they have the last ids."""
-        return self.num_shared if self.shared == "hosted" else 0
-
-    @property
-    def given_loads(self) -> Loads:
-        """(L, E) or (W, L, E) loads as they were given, without hosted shared experts."""
-        table = self.loads if self.window_loads is None else self.window_loads
-        return table[..., : table.shape[-1] - self.num_hosted]
-
     def to_dict(self, *, with_loads: bool = True) -> dict[str, Any]:
         """The document; the defaults of the plain problem are written out, further rules where they are in force.
 
         Without loads it is what a plan embeds.
         """
-        document: dict[str, Any] = {"schema": SCHEMA, "name": self.name}
-        if with_loads:
-            document["loads"] = self.given_loads.tolist()
-        document |= {
-            "layers": list(self.layers),
-            "steps": list(self.window_steps) if len(self.window_steps) > 1 else self.steps,
-            "floor_tokens": self.floor_tokens,
-            "floor_rule": self.floor_rule,
-            "split": self.split,
-            "fill": self.fill,
-            "distinct": self.distinct,
-            "slots": list(self.given_slots),
-            "speed": list(self.given_speed),
-            "nodes": list(self.node),
-            "groups": None if self.groups is None else list(self.groups),
-            "group_rule": self.group_rule,
-            "pin": [list(pair) for pair in self.pin],
-            "forbid": [list(pair) for pair in self.forbid],
-            "expert_bytes": self.expert_bytes,
-            "memory_bytes": None if self.memory_bytes is None else list(self.memory_bytes),
-            "names": None if self.names is None else list(self.names[: self.num_experts - self.num_hosted]),
-            "llm": copy.deepcopy(self.llm),
-            "phase": self.phase,
-            "engine": self.engine,
-        }
-        return document | self._further_rules()
+        from moeopt.placement.written import to_document
 
-    def _further_rules(self) -> dict[str, Any]:
-        """Document fields of rules that are in force."""
-        table = None if self.current is None else self.current.tolist()
-        rules_: dict[str, tuple[Any, Any]] = {  # value, and the value that means no such rule
-            "combine": (self.combine if self.window_loads is not None else "worst", "worst"),
-            "alpha": (self.alpha if self.window_loads is not None and self.combine == "cvar" else 0.9, 0.9),
-            "current": (table, None),
-            "current_gpu": (None if table is None else list(self.current_gpu or ()), None),
-            "max_moves": (self.max_moves, None),
-            "max_moves_per_layer": (self.max_moves_per_layer, None),
-            "move_cost": (self.move_cost, 0.0),
-            "lost": (list(self.lost), []),
-            "retire": (list(self.retire), []),
-            "min_replicas": (list(self.min_replicas), [1] * self.num_experts),  # hosted ones included
-            "survive_nodes": (self.survive_nodes, 0),
-            "c_slot": (self.c_slot, None),
-            "c_tok": (self.c_tok, None),
-            "token_bytes": (self.token_bytes, None),
-            "recv_bytes_per_s": (None if self.recv_bytes_per_s is None else list(self.recv_bytes_per_s), None),
-            "shared": (self.shared, None),
-            "num_shared": (self.num_shared, 1),
-            "top_k": (self.top_k, None),
-            "batch_tokens": (self.batch_tokens, None),
-        }
-        return {key: value for key, (value, absent) in rules_.items() if value != absent}
+        return to_document(self, with_loads=with_loads)
 
     @cached_property
     def sha256(self) -> str:

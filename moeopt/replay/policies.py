@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.move_budget import Budget, budget, moves_of
 from moeopt.placement.plan import Placement
 from moeopt.placement.public import PROBLEM
+from moeopt.plugins import failure
 from moeopt.result import Result
 
 KEEP = "keep"
@@ -54,7 +56,8 @@ def check_names(names: Any, max_moves: object, check: Violations) -> list[tuple[
     [('keep', 'keep', 64), ('eplb@5%', 'eplb', Fraction(1, 20))]
     """
     common = budget(max_moves, check=check)
-    if isinstance(names, str) or not names:
+    names = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         rule = "must be a list of names of policies"
         check.add("policies", repr(names)[:80], rule=rule, fix="Write ['keep', 'eplb', 'search']")
         return []
@@ -137,7 +140,7 @@ def answered(task: Task) -> Answer:
     except Exception as error:
         if PROBLEM.method(policy.method).claim != "plug-in":
             raise
-        return f"the policy failed: {type(error).__name__}: {error}"
+        return f"the policy failed: {failure(error)}"
 
 
 def first_plan(

@@ -94,8 +94,8 @@ def replay(
     >>> [(row.policy, [round(score.imbalance_mean, 3) for score in row.scores]) for row in found.rows]
     [('keep', [1.0, 1.25, 1.25]), ('eplb', [1.0, 1.25, 1.0]), ('search@1', [1.0, 1.25, 1.375])]
     """
-    limits = Limits() if limits is None else limits
     _check(history, combine, first, windows)
+    limits, seed = PROBLEM.checked(history, limits, seed)
     plan_of = policies(names, history, max_moves, max_moves_per_layer)
     times = periods(len(history.windows), every, lookback)
     check = Violations()

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Sequence
 from io import StringIO
 
+from moeopt.errors import printable
 from moeopt.report.block import Block, Header
 from moeopt.report.head import all_versions
 from moeopt.report.sheet import Sheet, sheets_of
@@ -36,5 +37,18 @@ def render_csv(blocks: Sequence[Block | Sheet], header: Header) -> str:
     for block, sheet in zip(blocks, sheets, strict=True):
         for record in sheet.records:
             named = {} if isinstance(block, Sheet) else {"problem": block.comparison.problem}
-            writer.writerow({**record, **named, **made})
+            row = {**record, **named, **made}
+            writer.writerow({name: cell(value) for name, value in row.items()})
     return buffer.getvalue()
+
+
+def cell(value: object) -> object:
+    """A value as a cell of a spreadsheet: text never begins a formula there, and has no sign that ends its row.
+
+    >>> cell("=1+1"), cell("-2"), cell(-2), cell("eplb")
+    ("'=1+1", "'-2", -2, 'eplb')
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\n")) else text

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape as escaped
 from itertools import groupby
 
+from moeopt.errors import printable
 from moeopt.report import words
 from moeopt.report.block import Block, Header
 from moeopt.report.head import Reading, header_facts, headings, readings_of, title
@@ -62,7 +63,7 @@ def render_html(blocks: Sequence[Block | Sheet], header: Header) -> str:
 
 def escape(text: str) -> str:
     """Text as HTML shows it; a percent sign stays with its number."""
-    return escaped(text).replace(" %", "\u00a0%")
+    return escaped(printable(text)).replace(" %", "\u00a0%")
 
 
 def _section(sheet: Sheet, heading: str, index: int, columns: str, *, alone: bool) -> list[str]:

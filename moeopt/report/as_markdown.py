@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from moeopt.errors import printable
 from moeopt.report import words
 from moeopt.report.block import Block, Header
 from moeopt.report.head import header_facts, headings, readings_of, title
@@ -54,9 +55,14 @@ def plain(text: str) -> str:
     >>> print(plain("a|b <i>*c*</i> eplb_raw"))
     a\\|b \\<i>\\*c\\*\\</i> eplb_raw
     """
-    one_line = re.sub(r"\s+", " ", text)
+    one_line = one_line_of(text)
     escaped = re.sub(r"([\\`*\[\]<&|~#$])", r"\\\1", one_line)
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", escaped)
+
+
+def one_line_of(text: str) -> str:
+    """Text on one line, of signs that can be seen."""
+    return printable(re.sub(r"\s+", " ", text))
 
 
 def code(text: str) -> str:
@@ -65,7 +71,7 @@ def code(text: str) -> str:
     >>> code("a`b"), code("eplb")
     ('``a`b``', '`eplb`')
     """
-    one_line = re.sub(r"\s+", " ", text)
+    one_line = one_line_of(text)
     fence = "`" * (max((len(run) for run in re.findall(r"`+", one_line)), default=0) + 1)
     pad = " " if one_line[:1] == "`" or one_line[-1:] == "`" else ""
     return f"{fence}{pad}{one_line}{pad}{fence}"
@@ -104,7 +110,7 @@ def _spark(sheet: Sheet) -> list[str]:
         return []
     low, high = sheet.spark_low, max(max(values) for _, values in rows)
     width = max(len(name) for name, _ in rows)
-    lines = [f"{' '.join(name.split()):{width}}  {_line(values, low, high)}" for name, values in rows]
+    lines = [f"{one_line_of(name):{width}}  {_line(values, low, high)}" for name, values in rows]
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", "\n".join(lines)) or [""]))
     said = sheet.spark_said.format(low=BLOCKS[0], high=BLOCKS[-1])
     return ["", said, "", f"{fence}text", *lines, fence]

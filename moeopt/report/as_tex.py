@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from moeopt.errors import printable
 from moeopt.report import words
 from moeopt.report.block import Block, Header
 from moeopt.report.head import header_facts, title
@@ -52,12 +53,12 @@ def plain(text: str) -> str:
     >>> print(plain("eplb_raw: 5 % of {a} & ~b"))
     eplb\\_raw: 5~\\% of \\{a\\} \\& \\textasciitilde{}b
     """
-    one_line = re.sub(r"\s+", " ", text)
+    one_line = _comment(text)
     return "".join(_SIGNS.get(sign, sign) for sign in one_line).replace(r" \%", r"~\%")
 
 
 def _comment(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
+    return printable(re.sub(r"\s+", " ", text))
 
 
 def _table(sheet: Sheet) -> list[str]:

@@ -8,10 +8,11 @@ from io import StringIO
 from pathlib import Path
 
 from moeopt.documents import to_json, write_file
-from moeopt.errors import InstanceError, Violation
 from moeopt.placement.curve import SlotsCurve
 from moeopt.report import words
+from moeopt.report.as_csv import cell
 from moeopt.report.block import Header
+from moeopt.report.endings import of_ending
 
 COLUMNS = (
     *("redundant", "slots", "slots_per_gpu", "imbalance_mean", "imbalance_worst", "bound_mean", "gpu_bytes", "method"),
@@ -28,11 +29,7 @@ def write_curve(path: str | Path, curve: SlotsCurve, header: Header | None = Non
     InstanceError
         Unknown ending; the file exists and `force` is not set, or cannot be written.
     """
-    ending = Path(path).suffix.lower()
-    if ending not in FORMATS:
-        rule = "has an ending that no format of a curve goes by"
-        raise InstanceError([Violation("output", "", str(path), rule, f"Known: {', '.join(FORMATS)}")])
-    write_file(path, FORMATS[ending](curve, header or Header()), force=force)
+    write_file(path, of_ending(path, FORMATS, "format of a curve")(curve, header or Header()), force=force)
 
 
 def _json(curve: SlotsCurve, header: Header) -> str:
@@ -46,7 +43,7 @@ def _csv(curve: SlotsCurve, header: Header) -> str:
     for place, point in enumerate(curve.points):
         marks = [int(place == at) for at in (curve.best, curve.within, curve.knee)]
         price = "" if point.gpu_bytes is None else point.gpu_bytes
-        figures = (point.imbalance_mean, point.imbalance_worst, point.bound_mean, price, point.method)
+        figures = (point.imbalance_mean, point.imbalance_worst, point.bound_mean, price, cell(point.method))
         writer.writerow([point.redundant, point.slots, point.slots_per_gpu, *figures, *marks])
     return buffer.getvalue()
 

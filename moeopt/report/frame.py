@@ -69,7 +69,7 @@ def sheet_of(block: Block, rows: Sequence[RowFigures], shown: Sequence[Column], 
     """The sheet of a block; `own` has the fields that only its problem knows."""
     instance, comparison = block.instance, block.comparison
     alike: dict[str, Any] = {
-        "name": instance.name or f"instance {instance.sha256[:8]}",
+        "name": instance.name.strip() or f"instance {instance.sha256[:8]}",
         "heads": [head for head, _, _ in shown],
         "lines": lines(comparison, rows, shown),
         "notes": notes(comparison, getattr(instance, "notes", ())),

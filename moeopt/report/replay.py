@@ -33,7 +33,7 @@ def sheet(replay: Replay) -> Sheet:
     said = f"Imbalance of each window in turn, from {words.ratio(1.0)} ({{low}}) to {highest} ({{high}}):"
     return Sheet(
         topic="Policies of re-planning",
-        name=replay.history.name or f"history {replay.history.sha256[:8]}",
+        name=replay.history.name.strip() or f"history {replay.history.sha256[:8]}",
         verdict=verdict(replay),
         facts=facts(replay),
         heads=[head for head, _, _ in columns],

@@ -146,7 +146,7 @@ class Summary:
     @property
     def name(self) -> str:
         """What to call the instance."""
-        return self.instance.name or f"instance {self.instance.sha256[:8]}"
+        return self.instance.name.strip() or f"instance {self.instance.sha256[:8]}"
 
     @property
     def unit(self) -> str:

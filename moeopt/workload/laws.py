@@ -112,6 +112,11 @@ def findings(
         table.dummies,
         table.per_step is not None or table.top_k is not None if recorded is None else recorded,
     )
+    with np.errstate(over="ignore", invalid="ignore"):  # sums beyond a double are refused where plans need them
+        return _broken(table, seen)
+
+
+def _broken(table: LoadTable, seen: Evidence) -> list[Finding]:
     found = list(dummy_rows(seen))
     left = without_dummies(table)
     if left is not table:  # the other laws are about what is left

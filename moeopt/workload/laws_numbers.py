@@ -22,8 +22,8 @@ def int32_wrap(seen: Evidence) -> Iterator[Finding]:
     """A counter of 32 bits that ran over: negative, stuck at 2**31 - 1, or short of a multiple of 2**32.
 
     Negative cells and sums that differ between layers by whole multiples of 2**32, up to 1e-6 of it and in exact
-    counts only, are facts; chance has the second with 2e-6 a layer. It matters. A largest cell in the last 64th below
-    2**31, with none beyond, is a note: the next one may wrap.
+    counts below 2**63 only, are facts; chance has the second with 2e-6 a layer. It matters. A largest cell in the last
+    64th below 2**31, with none beyond, is a note: the next one may wrap.
     """
     loads = seen.loads
     if loads.min(initial=0) < 0:
@@ -39,7 +39,7 @@ def int32_wrap(seen: Evidence) -> Iterator[Finding]:
         return
     rows = seen.busy
     sums = seen.sums[rows]
-    if len(rows) > 1 and seen.whole and sums.max() >= 2**32:
+    if len(rows) > 1 and seen.whole and 2**32 <= sums.max() < 2**63:
         times = (sums.max() - sums) / 2**32
         whole = np.abs(times - np.round(times)) <= 1e-6
         short = np.round(times) >= 1

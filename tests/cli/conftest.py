@@ -8,7 +8,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,9 +80,10 @@ def _forgets_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(problem, "methods", dict(problem.methods))
 
 
-def start(*words: object, cwd: Path | None = None, **environment: str) -> subprocess.Popen[str]:
-    """Start a process with interpreted kernels, its streams piped."""
-    return subprocess.Popen(
+@contextmanager
+def start(*words: object, cwd: Path | None = None, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A process with interpreted kernels, its streams piped; a test that fails leaves it not at work."""
+    with subprocess.Popen(
         [sys.executable, "-m", "moeopt", *settled([str(word) for word in words])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -89,7 +91,12 @@ def start(*words: object, cwd: Path | None = None, **environment: str) -> subpro
         text=True,
         cwd=cwd,
         env={**os.environ, "MOEOPT_INTERPRET": "1", "PYTHONPATH": str(ROOT), **environment},
-    )
+    ) as child:
+        try:
+            yield child
+        except BaseException:  # leaving the block would wait for its end
+            child.kill()
+            raise
 
 
 @pytest.fixture

@@ -57,6 +57,27 @@ def test_text_has_the_answer_the_rules_the_bound_and_the_second_best(moeopt):
     assert "20.25 ms a micro-batch, certified" in out
 
 
+def test_why_the_second_best_is_behind_is_said_in_the_unit_of_the_answer(moeopt):
+    out = [" ".join(line.split()) for line in moeopt("microbatch", *FORTY).out.splitlines()]
+    assert "why second with 3 parts of 1 token filling and draining the pipeline weigh more" in out
+    assert "second best m = 3: 61 ms, 49.18 micro-batches/s; 0.412 % longer a token" in out
+    steps = ("microbatch", *FORTY, "--m", "3,4", "--objective", "time")
+    for unit, size in (("ms", 1e-3), ("us", 1e-6)):  # of bare times too
+        why = moeopt(*steps, "--unit", unit, "--json").document["solution"]["runner_up"]["why"]
+        theirs, ours = (f"{why[whose] / size:.6g} {unit}" for whose in ("theirs", "ours"))
+        said = f"why second a layer costs {theirs} with 4 parts of 1 token, not {ours}"
+        assert said in " ".join(moeopt(*steps, "--unit", unit).out.split())
+    assert "why second" not in moeopt("microbatch", *FORTY, "--m", 2).out
+
+
+def test_why_overlap_is_not_known_is_said(moeopt):
+    words = ("microbatch", *FORTY, "--m")
+    for m, reason in ((1, "only m = 1 was looked at"), (2, "m = 1 was not looked at")):
+        assert moeopt(*words, m, "--json").document["solution"]["overlap_reason"] == reason
+        assert f"overlap not known: {reason}" in " ".join(moeopt(*words, m).out.split())
+    assert "not known" not in moeopt(*words, "1,2").out
+
+
 def test_a_published_value_that_is_wrong_is_marked(moeopt):
     out = moeopt("microbatch", *FORTY, "--m", 2).out
     assert "not valid here, 32.2 % too low" in " ".join(out.split())
@@ -125,6 +146,14 @@ def test_no_plan_is_exit_4(moeopt, tmp_path, monkeypatch):
     run = moeopt("microbatch", *words, "--tbt", f"{between}s", "--method", "simulate")
     assert (run.code, run.out) == (4, "")
     assert "no plan that keeps the limits was found" in run.err
+    assert "--method exact also looks at other orders" in run.err
+    advice = {
+        (): "no other method looks at more orders",
+        ("--time-limit", "1us"): "a longer --time-limit lets exact go on",
+    }
+    for more, said in advice.items():
+        run = moeopt("microbatch", *words, "--tbt", f"{between}s", "--method", "exact", *more)
+        assert run.code == 4 and said in run.err and "--method exact" not in run.err
 
 
 def test_limits_bind(moeopt):

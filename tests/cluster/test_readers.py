@@ -9,6 +9,7 @@ import pytest
 
 from moeopt.cluster import Cluster, Described, parse_topology, read_topology
 from moeopt.cluster.nearest import nics_per_gpu
+from moeopt.cluster.readers.yaml_lists import read_lists
 from moeopt.errors import InstanceError
 from tests.cluster.data import FOLDER, read
 
@@ -217,3 +218,10 @@ def test_nvlink_that_one_row_has_alone_is_a_one_way_link() -> None:
 def test_nvlink_of_a_gpu_to_itself_is_left_out() -> None:
     found = parse_topology(b"     GPU0 GPU1\nGPU0 NV4 SYS\nGPU1 SYS X\n", "topo.txt")
     assert isinstance(found, Cluster) and [tier.name for tier in found.tiers()] == ["host"]
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb:\n\tc: 2\n", "a: >\n  text\n\tb: 1\n"])
+def test_yaml_that_tabs_indent_is_refused_and_not_read_as_other_levels(text: str) -> None:
+    with pytest.raises(InstanceError, match=r"line [23]\] = \w: [12]: lines are indented with blanks, not tabs"):
+        read_lists(text, "x.yaml")
+    assert read_lists("a: |\n  one\n  \ttwo\nb: 1\n", "x.yaml") == {"a": "one\ntwo", "b": 1}

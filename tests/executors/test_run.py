@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -124,6 +128,20 @@ def test_no_dask_at_the_address_is_told(monkeypatch: pytest.MonkeyPatch) -> None
         made()
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    "address", ["host", "foo://host:1", "tls://127.0.0.1:5", "tcp://[::1:5", "inproc://x", "tcp://"]
+)
+def test_what_is_no_address_of_dask_is_told_and_nothing_else(address: str) -> None:
+    """A traceback of the half-made client followed the error, and TLS without keys was called our fault."""
+    pytest.importorskip("distributed")
+    made = make_executor(f"dask:{address}")
+    assert made is not None
+    with pytest.raises(InstanceError, match="cannot be reached"):
+        made()
+    gc.collect()
+
+
 @pytest.mark.filterwarnings("ignore")  # Dask's own, as its cluster ends
 def test_a_dask_cluster_answers_alike_and_loses_nothing_with_a_worker(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
@@ -132,3 +150,36 @@ def test_a_dask_cluster_answers_alike_and_loses_nothing_with_a_worker(tmp_path: 
         found = dict(run_all(die_once, tasks, make_executor(f"dask:{cluster.scheduler_address}")))
     assert (tmp_path / "died").exists()
     assert found == {place: place**2 for place in range(12)}
+
+
+def test_workers_end_with_a_parent_that_is_killed() -> None:
+    """They stayed for ever, each with its memory."""
+    script = (
+        "import os, time\n"
+        "from moeopt.executors.spoken import make_executor\n"
+        "if __name__ == '__main__':\n"
+        "    executor = make_executor('processes:1')()\n"
+        "    print(executor.submit(os.getpid).result(), flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+    ) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        parent.kill()
+    for _ in range(100):
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("the worker outlived its parent by ten seconds")
+
+
+@pytest.mark.parametrize("given", ["processes:2", 5, object()])
+def test_what_is_no_executor_is_refused_by_name(given: Any) -> None:
+    with pytest.raises(InstanceError, match=r"executor = .*: must be an executor of concurrent\.futures"):
+        dict(run_all(str.upper, ["a"], given))

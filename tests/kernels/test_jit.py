@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from moeopt.kernels import _jit
+from moeopt.limits import Deadline
 from moeopt.result import MACHINE_NOTE
 
 
@@ -62,3 +63,19 @@ def test_code_that_cannot_be_kept_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(_jit.KERNELS[0], "cached", False)
     note = _jit.unkept_note()
     assert note is not None and "made anew in every process" in note and "NUMBA_CACHE_DIR" in note
+
+
+def test_code_on_disk_is_loaded_where_there_is_room_and_a_busy_machine_needs_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = next(one for one in _jit.KERNELS if not one.ready())
+    monkeypatch.setattr(_jit, "has_numba", lambda: True)
+    monkeypatch.setattr(_jit.Kernel, "on_disk", lambda self: True)
+    twice = 2 * _jit.LOAD_S
+    assert kernel.in_time(Deadline(twice)) and not kernel.in_time(Deadline(0.9 * _jit.LOAD_S))
+    busy = Deadline(twice)
+    busy._since_s -= 100.0  # so long by the clock, and hardly any of it worked
+    assert busy.slowness() == busy.within(twice).slowness() == 5.0
+    assert not kernel.in_time(busy) and not kernel.in_time(busy.within(twice)) and kernel.in_time(Deadline(None))
+    monkeypatch.setattr(_jit.Kernel, "on_disk", lambda self: False)
+    assert not kernel.in_time(Deadline(twice))

@@ -26,7 +26,7 @@ MICROBATCH = "moeopt/microbatch"
 ROOMS: dict[str, dict[str, Part]] = {
     "placement": {
         "referee": Part(
-            tuple(f"{PLACEMENT}/{name}.py" for name in ("verify", "moves", "combined")),
+            tuple(f"{PLACEMENT}/{name}.py" for name in ("verify", "broken_rules", "moves", "combined")),
             tuple(f"tests/placement/test_{name}.py" for name in ("verify", "worked_costs", "rules")),
         ),
         "bounds": Part(
@@ -36,7 +36,15 @@ ROOMS: dict[str, dict[str, Part]] = {
             ),
             tuple(
                 f"tests/placement/test_{name}.py"
-                for name in ("bounds", "worked_bounds", "worked_proofs", "worked_deals", "worked_windows")
+                for name in (
+                    "bounds",
+                    "worked_bounds",
+                    "worked_pigeonhole",
+                    "worked_blends",
+                    "worked_proofs",
+                    "worked_deals",
+                    "worked_windows",
+                )
             ),
         ),
     },

@@ -228,6 +228,17 @@ def test_int32_wrap_is_told_by_signs_by_ends_and_by_sums():
     assert "int32-wrap" not in named(table([[2**31 + 9, 10]]))
 
 
+@pytest.mark.parametrize("huge", [[[1e300, 1e300], [1.0, 1e290]], [[2.0**80, 0.0], [2.0**78, 0.0]]])
+def test_sums_beyond_every_counter_are_no_wrap(huge):
+    """Every double from 2**85 on is a multiple of 2**32: such sums were short of 292 digits of them."""
+    assert "int32-wrap" not in named(table(huge))
+
+
+@pytest.mark.filterwarnings("error")
+def test_sums_beyond_a_double_warn_nobody():
+    named(table([[1e308, 0.0], [1e308, 0.0]]))
+
+
 @pytest.mark.parametrize(("kind", "tokens"), [(np.float16, 15_000), (np.float32, 10**9)])
 def test_float_counters_are_told_by_their_grid(kind, tokens):
     loads = generate("lognormal", layers=6, experts=32, top_k=4, tokens=tokens, seed=2).loads

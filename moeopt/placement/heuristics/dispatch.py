@@ -37,8 +37,6 @@ ROUNDS = 2000
 NEAR = {"sglang-static": 1.01, "sglang-static-node": 1.05}
 """A layer whose value under the rule is within this factor of the even one keeps the cap."""
 LIFTED = 1.01
-LOAD_S = 6.0
-"""Seconds to load the compiled kernel, the largest of all."""
 SEARCHED_BESIDE = frozenset({"engine_split", "lost", "base"})
 """Further rules this search lives with; beside others, the plan of the even split stays as it is."""
 
@@ -109,7 +107,7 @@ class _Run:
         except KeyboardInterrupt:
             self.stop = Stop.INTERRUPTED
         notes = list(self.outcome.notes)
-        note = interpreter_note("the search under the engine's rule", self.compiled, LOAD_S)
+        note = interpreter_note("the search under the engine's rule", self.compiled)
         notes.extend([note] if note else [])
         if self.given_up:
             notes.append(
@@ -129,7 +127,7 @@ class _Run:
     def _engine(self, deadline: Deadline) -> Callable[..., int]:
         """Compiled where that is at hand or there is time for it."""
         code = kernel.improve
-        if code.in_time(deadline, load_s=LOAD_S, compile_s=90.0):
+        if code.in_time(deadline, compile_s=90.0):
             if deadline.limited and not code.ready():
                 load_dispatch()
             return code

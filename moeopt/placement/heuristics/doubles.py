@@ -40,7 +40,7 @@ def replace_doubles(
         replaced += _repair(instance, out[row], (instance.weights if weights is None else weights)[row])
     if not bad.size:
         return out, []
-    notes = [f"second copies on a GPU were swapped away in {len(bad)} layers"]
+    notes = [f"second copies on a GPU were swapped away in {len(bad)} layer{'s' * (len(bad) > 1)}"]
     if replaced:
         notes.append(f"{replaced} second copies gave their slot to another expert, as no swap was legal")
     return out, notes

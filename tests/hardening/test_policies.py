@@ -1,0 +1,113 @@
+"""What somebody's policy does to its instance, its folder and its words harms nobody else."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from moeopt import placement, replay, routing
+from moeopt.errors import InstanceError
+from tests.fuzz.kinds import run
+
+LOADS = [[10, 9, 5, 4, 2, 1], [7, 3, 3, 2, 2, 1]]
+
+
+def in_order(instance: Any) -> list[list[int]]:
+    return [[slot % instance.num_experts for slot in range(instance.num_slots)]] * instance.num_layers
+
+
+def writes(instance: Any, limits: Any, seed: int) -> Any:
+    instance.loads[:] = 0
+    return in_order(instance)
+
+
+def unlocks(instance: Any, limits: Any, seed: int) -> Any:
+    instance.loads.flags.writeable = True
+    instance.loads[:] = 0
+    return in_order(instance)
+
+
+def leaves(instance: Any, limits: Any, seed: int) -> Any:
+    os.chdir("/")
+    return in_order(instance)
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def silent(instance: Any, limits: Any, seed: int) -> Any:
+    raise Silent
+
+
+@pytest.mark.parametrize("policy", ["writes", "unlocks"])
+def test_a_policy_cannot_change_the_loads_it_is_judged_by(policy):
+    """One that made them writable and zero was called OPTIMAL with 0 tokens, and so were all others."""
+    instance = placement.PlacementInstance(LOADS, gpus=3, slots=6)
+    digest = instance.sha256
+    rows = placement.compare(instance, [f"{__name__}:{policy}", "contiguous"]).rows
+    assert rows[0].result is None and "the policy failed: ValueError" in str(rows[0].reason)
+    assert rows[1].result.objective == 29.0  # 10 + 9 and 7 + 3
+    assert instance.loads.tolist() == LOADS
+    assert placement.PlacementInstance(instance.loads, gpus=3, slots=6).sha256 == digest
+
+
+def test_nor_the_loads_of_a_routing():
+    instance = routing.RoutingInstance([[9, 4, 2]], [[0, 1, 0, 2]], gpus=2)
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        routing.solve(instance, method=f"{__name__}:unlocks")
+    assert instance.loads.tolist() == [[9, 4, 2]]
+
+
+def test_nor_in_a_worker_where_arrays_come_writable_out_of_a_pickle():
+    """There it ended as a fault of moeopt (compare), or passed in silence (replay)."""
+    windows = np.array([LOADS] * 3)
+    history = placement.PlacementInstance(windows, gpus=3, slots=6)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        names = [f"{__name__}:writes", "contiguous"]
+        rows = placement.compare(placement.PlacementInstance(LOADS, gpus=3, slots=6), names, executor=executor).rows
+        played = replay.replay(history, ["keep", f"{__name__}:writes"], first="contiguous", executor=executor)
+    assert "read-only" in str(rows[0].reason) and rows[1].result.objective == 29.0
+    assert "read-only" in str(played.rows[1].reason)
+
+
+def test_a_policy_that_leaves_the_folder_takes_no_file_with_it(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("loads.csv").write_text("8,4,2,2\n")
+    code, said = run(
+        "compare", "loads.csv", "--gpus", 2, "--slots", 4, "--methods", f"{__name__}:leaves", "-o", "c.csv"
+    )
+    assert code == 0 and (tmp_path / "c.csv").exists(), said
+    assert not Path("/c.csv").exists() and Path.cwd() == tmp_path
+
+
+def test_an_exception_without_words_is_a_failure_of_its_policy(tmp_path: Path, monkeypatch):
+    """It ended as a fault of moeopt."""
+    instance = placement.PlacementInstance(LOADS, gpus=3, slots=6)
+    rows = placement.compare(instance, [f"{__name__}:silent", "lpt"]).rows
+    assert rows[0].reason == "the policy failed: Silent: its message cannot be shown" and rows[1].result is not None
+    monkeypatch.chdir(tmp_path)
+    Path("loads.csv").write_text("8,4,2,2\n")
+    code, said = run("place", "loads.csv", "--gpus", 2, "--slots", 4, "--method", f"{__name__}:silent")
+    assert code == 2 and "Silent: its message cannot be shown" in said
+
+
+@pytest.mark.parametrize("names", [5, None, "keep", [], [["eplb"]], [None], ["eplb", 5]])
+def test_names_of_policies_are_a_list_of_text(names):
+    history = placement.PlacementInstance(np.array([LOADS] * 3), gpus=3, slots=6)
+    with pytest.raises(InstanceError, match=r"policies = .*: must be a list of names of policies"):
+        replay.replay(history, names)
+
+
+@pytest.mark.parametrize(("field", "value"), [("limits", 5), ("limits", "5s"), ("seed", -1), ("seed", "x")])
+def test_a_replay_refuses_limits_and_seeds_of_another_kind(field, value):
+    history = placement.PlacementInstance(np.array([LOADS] * 3), gpus=3, slots=6)
+    with pytest.raises(InstanceError, match=f"{field} = "):
+        replay.replay(history, ["keep"], **{field: value})
