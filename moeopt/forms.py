@@ -99,6 +99,24 @@ def result_form(model: type[Model], document: Any, source: str) -> Model:
         raise  # a validation error has at least one fault
 
 
+def plain_form(model: type[Model], document: Any, check: Violations) -> Model:
+    """Any other document in its form, values left out of messages; the schema looked at before.
+
+    Raises
+    ------
+    InstanceError
+        A missing or unknown field, a wrong type; all of them at once.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        for fault in error.errors():
+            first, *rest = [str(part) for part in fault["loc"]] or ["document"]
+            check.add(first, "...", rule=said(fault), where=", ".join(rest))
+        check.raise_if_any()
+        raise  # a validation error has at least one fault
+
+
 def form_faults(model: type[BaseModel], document: Mapping[str, Any]) -> list[str]:
     """Everything that is missing, unknown or of the wrong kind, as lines of a list of faults."""
     try:

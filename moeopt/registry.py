@@ -70,13 +70,16 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     def unit(self, instance: InstanceT) -> str:
         """What the objective is counted in."""
 
-    def frame(self, instance: InstanceT, method: str, outcome: Outcome[PlanT], context: Context) -> dict[str, Any]:
-        """What every result has, whatever came of it."""
+    def frame(
+        self, instance: InstanceT, method: str, outcome: Outcome[PlanT], context: Context, *, proved: bool = False
+    ) -> dict[str, Any]:
+        """What every result has, whatever came of it; what is proved optimal was stopped by its gap, not by a limit."""
+        limited = outcome.stop in (Stop.ITERATIONS, Stop.NODES, Stop.TIME)
         return {
             "problem": self.name,
             "instance": self.reference(instance),
             "method": method,
-            "stop": outcome.stop,
+            "stop": Stop.GAP if proved and limited else outcome.stop,
             "unit": self.unit(instance),
             "runtime_s": context.deadline.elapsed_s(),
             "seed": context.seed,

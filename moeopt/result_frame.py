@@ -50,6 +50,29 @@ class CountedFrame(ResultFrame):
     runtime_s: float = Field(ge=0)
 
 
+def document_within(document: Any, schema: str, source: str) -> Any:
+    """The document of the instance that a written plan has within.
+
+    Raises
+    ------
+    InstanceError
+        It calls itself otherwise than `schema`, or has no instance.
+
+    >>> document_within({"schema": "plan/1", "instance": {"document": {"gpus": 2}}}, "plan/1", "plan.json")
+    {'gpus': 2}
+    """
+    check = Violations(source)
+    if document.get("schema") != schema:
+        rule = "is not a plan this version knows"
+        check.add("schema", document.get("schema"), rule=rule, fix=f"This version reads {schema}")
+    told = document.get("instance")
+    if not isinstance(told, dict) or "document" not in told:
+        seen = "missing" if told is None else "..."
+        check.add("instance", seen, rule="must have the document of the instance", fix="Give the file that -o wrote")
+    check.raise_if_any()
+    return told["document"]
+
+
 def check_schema(document: Any, schema: str, what: str, source: str) -> None:
     """Refuse what is no object, or calls itself otherwise than `schema`.
 

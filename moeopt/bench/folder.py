@@ -68,7 +68,7 @@ def read_cells(folder: str | Path, cells: Iterable[Cell] | None = None) -> list[
     []
     """
     place = Path(folder)
-    times = _times(place)
+    times = read_times(place)
     try:
         names = [cell.file_name for cell in cells] if cells is not None else sorted(
             one.name for one in place.iterdir() if one.suffix == ".json"
@@ -86,10 +86,10 @@ def read_cells(folder: str | Path, cells: Iterable[Cell] | None = None) -> list[
     return found
 
 
-def done(folder: Path, cell: Cell) -> bool:
-    """Whether its result is there, whole, and is the result of this very cell."""
+def kept(folder: Path, cell: Cell) -> dict[str, Any] | None:
+    """Its result, where that is there, whole, and is the result of this very cell."""
     document = _read(folder / cell.file_name)
-    return document is not None and document["fingerprint"] == cell.fingerprint
+    return document if document is not None and document["fingerprint"] == cell.fingerprint else None
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -119,7 +119,8 @@ def _finite(value: float) -> bool:
         return False
 
 
-def _times(folder: Path) -> dict[str, float]:
+def read_times(folder: Path) -> dict[str, float]:
+    """Seconds of cells by their fingerprints."""
     try:
         lines = (folder / TIMES).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

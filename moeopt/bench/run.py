@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moeopt.bench.cell import Cell, run_cell
-from moeopt.bench.folder import done, tidy, write_cell
+from moeopt.bench.folder import kept, read_times, tidy, write_cell
 from moeopt.bench.grid import Grid
 from moeopt.executors import Lost, run_all
 
@@ -29,6 +29,7 @@ def run_grid(
     *,
     executor: Executor | Callable[[], Executor] | None = None,
     on_cell: Callable[[int, int], Any] | None = None,
+    on_result: Callable[[int, dict[str, Any]], Any] | None = None,
 ) -> Ran:
     """Run every cell whose result is not in the folder yet; the same files come of it however it is cut and spread.
 
@@ -40,6 +41,9 @@ def run_grid(
         As `moeopt.executors.run_all` takes it.
     on_cell
         Called with how many are done and how many there are.
+    on_result
+        Called with the place of a cell in the grid and its result, as `read_cells` would give it: first for what was
+        there, then for each as it is done.
 
     Raises
     ------
@@ -69,18 +73,27 @@ def run_grid(
         raise InstanceError([Violation("output", "", str(folder), rule, "Give a folder in one that exists")]) from None
     tidy(place)
     cells = list(grid.cells())
-    open_cells = [cell for cell in cells if not done(place, cell)]
-    total, count = len(cells), len(cells) - len(open_cells)
+    times = {} if on_result is None else read_times(place)
+    missing = []
+    for index, cell in enumerate(cells):
+        found = kept(place, cell)
+        if found is None:
+            missing.append(index)
+        elif on_result is not None:
+            on_result(index, {**found, "runtime_s": times.get(cell.fingerprint)})
+    total, count = len(cells), len(cells) - len(missing)
     lost = []
     if on_cell is not None:
         on_cell(count, total)
-    for at, document in run_all(run_cell, open_cells, executor):
-        cell = open_cells[at]
+    for at, document in run_all(run_cell, [cells[index] for index in missing], executor):
+        cell = cells[missing[at]]
         if isinstance(document, Lost):
             lost.append((cell, document.reason))
         else:
             write_cell(place, cell, document)
+            if on_result is not None:
+                on_result(missing[at], document)
         count += 1
         if on_cell is not None:
             on_cell(count, total)
-    return Ran(len(open_cells) - len(lost), total - len(open_cells), tuple(lost))
+    return Ran(len(missing) - len(lost), total - len(missing), tuple(lost))

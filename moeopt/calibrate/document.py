@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -94,8 +94,11 @@ def read_calibration(path: str | Path) -> Calibration:
     ...
     moeopt.errors.InstanceError: input = missing.json: cannot be read (No such file or directory). Check the name.
     """
-    source = str(path)
-    document = read_json(read_bytes(path), source)
+    return from_dict(read_json(read_bytes(path), str(path)), str(path))
+
+
+def from_dict(document: Any, source: str) -> Calibration:
+    """See `read_calibration`; `source` is what messages call the document."""
     check = Violations(source)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         seen = document.get("schema") if isinstance(document, dict) else "no object"

@@ -16,11 +16,28 @@ SHOWING: ContextVar[bool] = ContextVar("SHOWING", default=False)
 
 @dataclass(frozen=True)
 class After:
-    """What the command puts into a result once it has it: notes before and behind its own, and a decision."""
+    """What the command does with a result once it has it.
+
+    Parameters
+    ----------
+    before, behind
+        Notes it puts before and behind the result's own.
+    decide
+        Arguments of a decision.
+    passes
+        Single passes that the plan is measured on, and what they are called.
+    lost
+        Whether it says what failures would take with them.
+    sliced
+        How many windows files were dealt into, and by which seed, where no option of the command says it.
+    """
 
     before: Sequence[str] = ()
     behind: Sequence[str] = ()
     decide: Mapping[str, Any] = field(default_factory=dict)
+    passes: tuple[Any, str] | None = None
+    lost: bool = False
+    sliced: tuple[int | None, int] = (None, 0)
 
 
 class Told(BaseException):

@@ -77,7 +77,7 @@ def bench(
     In a grid, shapes are arguments of a placement (gpus, slots, nodes, groups, split, ...) or deployments by name (see
     moeopt info shapes); loads are files, or a generator with its numbers; limits are time_s, gap, iterations or nodes.
     """
-    from moeopt.bench import pivot, read_cells, read_grid, run_grid
+    from moeopt.bench import pivot, read_grid, run_grid
     from moeopt.cli.solving import find_plugins, guarded_output
     from moeopt.cli.target import check_target, refuse_stdout
     from moeopt.errors import Violations
@@ -99,21 +99,22 @@ def bench(
     check.raise_if_any()
     assert read is not None
     place = Path(folder)
-    held = _held(place)
-    if held and not resume:
+    if not resume and (held := _held(place)):
         check.add(
             "--output", folder, rule=f"holds {count(held, 'result')} already", fix="Add --resume, or name another"
         )
         check.raise_if_any()
     policies = list(read.policies)
+    results: dict[int, dict[str, Any]] = {}
     find_plugins(policies)
     try:
         with say.progress(f"{grid}: cells") as listener, guarded_output(policies):
-            ran = ask(run_grid, read, place, executor=made, on_cell=_told(listener))
+            told = {"on_cell": _told(listener), "on_result": results.__setitem__}
+            ran = ask(run_grid, read, place, executor=made, **told)
     except KeyboardInterrupt:
-        say.note(f"{count(len(read_cells(place, read.cells())), 'cell')} of {len(read):,} are done: --resume goes on")
+        say.note(f"{count(len(results), 'cell')} of {len(read):,} are done: --resume goes on")
         raise
-    documents = read_cells(place, read.cells())
+    documents = [results[index] for index in sorted(results)]
     found = pivot(documents, axes, metric)
     _show(read, found, documents, output.json, say, ran.ran, ran.kept)
     if table is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.piped import file_of
+from moeopt.cli.ask import ask
+from moeopt.cli.room_files import Kind, room_document
 from moeopt.cli.say import Say, count, few
 from moeopt.cli.verb import DONE, GATE
 from moeopt.cli.verdict import show_faults
@@ -18,7 +19,15 @@ SAID = {CALIBRATION_SAID: "a calibration"}
 """What its documents are, and as a sentence calls them."""
 JUDGED = CALIBRATION_SAID
 """The one that `verify` takes."""
-SCHEMA = '"moeopt/calibration/'
+
+
+def _constants(document: Any, path: str) -> Calibration:
+    from moeopt.calibrate.document import from_dict
+
+    return from_dict(document, path)
+
+
+KINDS = (Kind("moeopt/calibration/", CALIBRATION_SAID, read=_constants),)
 
 
 def document_of(path: str) -> tuple[str, Calibration] | None:
@@ -29,21 +38,7 @@ def document_of(path: str) -> tuple[str, Calibration] | None:
     InstanceError
         A calibration that cannot be read: unknown fields, another version, numbers that are none.
     """
-    from moeopt.documents import read_bytes, read_json
-
-    with file_of(path) as file:
-        if not file.lower().endswith(".json"):
-            return None
-        data = read_bytes(file)
-        if SCHEMA.encode() not in data:
-            return None
-        document = read_json(data, path)
-        schema = document.get("schema") if isinstance(document, dict) else None
-        if not isinstance(schema, str) or not schema.startswith(SCHEMA[1:]):
-            return None
-        from moeopt.calibrate import read_calibration
-
-        return CALIBRATION_SAID, read_calibration(file)
+    return room_document(path, KINDS)
 
 
 def facts(path: str, what: str, found: Calibration) -> dict[str, Any]:
@@ -83,7 +78,7 @@ def verify(path: str, found: Calibration, given: list[str], as_json: bool, say: 
         with check.within():
             tables.append(read_table(name))
     check.raise_if_any()
-    faults, aside = calibration_faults(found, tables)
+    faults, aside = ask(calibration_faults, found, *([tables] if tables else []))
     checked = "structure" if aside else "structure, constants and residuals"
     if as_json:
         say.document({"ok": not faults, "checked": checked, "unchecked": aside, "faults": faults})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from moeopt.cli.ask import ask
 from moeopt.cli.piped import file_of
-from moeopt.cli.room_files import room_document
+from moeopt.cli.room_files import Kind, room_document
 from moeopt.cli.say import Say, count, few
 from moeopt.cli.verb import DONE, GATE
 from moeopt.cli.verdict import show_faults
@@ -15,17 +16,18 @@ if TYPE_CHECKING:
     from moeopt.collocation import CollocationInstance
     from moeopt.collocation.plan_faults import Trace
 
+INSTANCE, RESULT = "moeopt/collocation-instance/", "moeopt/collocation-result/"
 INSTANCE_SAID, RESULT_SAID = "collocation instance", "collocation"
 SAID = {INSTANCE_SAID: "an instance document", RESULT_SAID: "a collocation"}
 """What its documents are, and as a sentence calls them."""
 JUDGED = RESULT_SAID
 """The one that `verify` takes."""
+KINDS = (Kind(INSTANCE, INSTANCE_SAID, allow_nan=True), Kind(RESULT, RESULT_SAID))
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
     """``(collocation instance or collocation, document)``; ``None`` for any other file."""
-    found = room_document(path, "collocation")
-    return None if found is None else (INSTANCE_SAID if found[0] == "instance" else RESULT_SAID, found[1])
+    return room_document(path, KINDS)
 
 
 def given_of(path: str, pairs: bool) -> Trace | CollocationInstance:
@@ -59,7 +61,7 @@ def verify(path: str, document: Any, given: list[str], as_json: bool, say: Say) 
         raise InstanceError([Violation("trace", "", ", ".join(given), rule, "Give one")])
     trace = parsed.instance.document.get("trace")
     pairs = isinstance(trace, dict) and trace.get("of") == "pairs"
-    faults = document_faults(parsed, given_of(given[0], pairs) if given else None)
+    faults = ask(document_faults, parsed, *([given_of(given[0], pairs)] if given else []))
     aside = unchecked(parsed) if given else []
     checked = "structure, numbers and bounds" if given else "structure"
     if as_json:

@@ -150,15 +150,17 @@ def _room(asked: Asked) -> Room:
     from moeopt.cli.compare_microbatch import MicrobatchRoom
     from moeopt.cli.compare_placement import PlacementRoom
     from moeopt.cli.compare_routing import RoutingRoom, is_routing
+    from moeopt.cli.room_files import room_document
 
     if len(asked.inputs) == 1 and not (asked.fit or asked.score):
         (path,) = asked.inputs
-        found = collocation_files.document_of(path)
-        if mesh_files.document_of(path) is not None:
+        found = room_document(path, (*mesh_files.KINDS, *collocation_files.KINDS, *microbatch_files.KINDS))
+        what = None if found is None else found[0]
+        if what in mesh_files.SAID:
             return MeshRoom()
-        if found is not None and found[0] == collocation_files.INSTANCE_SAID:
+        if what == collocation_files.INSTANCE_SAID:
             return CollocationRoom()
-        if microbatch_files.document_of(path) is not None:
+        if what in microbatch_files.SAID:
             return MicrobatchRoom()
     if asked.mesh.given():
         return MeshRoom()

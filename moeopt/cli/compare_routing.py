@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from moeopt.cli.compare_options import OF_HOSTS, RouteOptions, options_of, typed
 from moeopt.cli.compare_room import Asked, Room
-from moeopt.cli.room_files import room_document
 from moeopt.cli.route_files import RESULT_SAID, document_of
 from moeopt.cli.route_input import COLLOCATED, PLACEMENT, read_given, schema_of
 from moeopt.errors import InstanceError, Violation
@@ -80,7 +79,7 @@ def is_routing(asked: Asked) -> bool:
     if not asked.inputs or asked.fit or asked.score:
         return False
     path = asked.inputs[0]
-    if room_document(path, "routing") is not None:
+    if document_of(path) is not None:
         return True
     if len(asked.inputs) == 1:
         return False

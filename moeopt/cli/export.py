@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -48,7 +49,7 @@ def export(
     from moeopt.cli.mesh_files import instance_of as mesh_of
     from moeopt.cli.microbatch_files import read_instance as read_microbatch
     from moeopt.cli.rooms import refuse_options
-    from moeopt.cli.route_files import INSTANCE_SAID, document_of, export_problem
+    from moeopt.cli.route_files import INSTANCE_SAID, document_of
     from moeopt.cli.target import STDOUT, check_target
     from moeopt.placement.exact import build
 
@@ -66,7 +67,11 @@ def export(
     own = document_of(input)
     if own is not None and own[0] == INSTANCE_SAID:
         refuse_options(input, INSTANCE_SAID, shape.given())
-        return _write(export_problem(input, own[1], layer), form, output, force, say)
+        from moeopt.routing.document import read_instance as read_routing
+        from moeopt.routing.exact import build as split
+
+        routing = read_routing(own[1], input)
+        return _write(split(routing, layer=_row(input, layer, routing.layers)).problem, form, output, force, say)
     given = [*shape.given(), *(["--layer"] if layer is not None else [])]
     mesh = mesh_of(input, given)
     if mesh is not None:
@@ -79,16 +84,21 @@ def export(
 
         return _write(exact.build(steps).to_pulp()[0], form, output, force, say)
     instance = read_instance(input, shape, say)
-    if layer is None and instance.num_layers > 1:
-        rule = f"is needed, {input} has {instance.num_layers:,} layers and a model is of one"
-        raise InstanceError([Violation("--layer", "", "missing", rule, f"Give --layer {instance.layers[0]}")])
-    wanted = instance.layers[0] if layer is None else layer
-    if wanted not in instance.layers:
-        known = f"It has {instance.layers[0]} to {instance.layers[-1]}"
-        raise InstanceError([Violation("--layer", "", str(wanted), f"is not a layer of {input}", known)])
-    model = build(instance, layer=instance.layers.index(wanted)).to_pulp()
+    model = build(instance, layer=_row(input, layer, instance.layers)).to_pulp()
     problem = model[0] if isinstance(model, tuple) else model
     return _write(problem, form, output, force, say)
+
+
+def _row(path: str, layer: int | None, layers: Sequence[int]) -> int:
+    """The place of the layer that the model is of: the one that is asked for, or the only one."""
+    if layer is None and len(layers) > 1:
+        rule = f"is needed, {path} has {len(layers):,} layers and a model is of one"
+        raise InstanceError([Violation("--layer", "", "missing", rule, f"Give --layer {layers[0]}")])
+    wanted = layers[0] if layer is None else layer
+    if wanted not in layers:
+        known = f"It has {layers[0]} to {layers[-1]}"
+        raise InstanceError([Violation("--layer", "", str(wanted), f"is not a layer of {path}", known)])
+    return layers.index(wanted)
 
 
 def _write(problem: Any, form: str, output: str | None, force: bool, say: Say) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.room_files import room_document
+from moeopt.cli.ask import ask
+from moeopt.cli.room_files import Kind, room_document
 from moeopt.cli.say import Say, count, few
 from moeopt.cli.verdict import told
-from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
     from moeopt.mesh import MeshInstance
@@ -19,35 +20,12 @@ SAID = {INSTANCE_SAID: "an instance document", RESULT_SAID: "a plan"}
 """What its documents are, and as a sentence calls them."""
 JUDGED = RESULT_SAID
 """The one that `verify` takes."""
+KINDS = (Kind(INSTANCE, INSTANCE_SAID, allow_nan=True), Kind(RESULT, RESULT_SAID))
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
     """``(mesh instance or mesh plan, document)``; ``None`` for any other file."""
-    found = room_document(path, "mesh")
-    return None if found is None else (INSTANCE_SAID if found[0] == "instance" else RESULT_SAID, found[1])
-
-
-def instance_in(document: Any, source: str) -> MeshInstance:
-    """The instance that a plan has within.
-
-    Raises
-    ------
-    InstanceError
-        It is no plan of this version, or its instance is malformed.
-    """
-    from moeopt.mesh.document import read_instance
-    from moeopt.mesh.plan_document import SCHEMA
-
-    check = Violations(source)
-    if document.get("schema") != SCHEMA:
-        rule = "is not a plan this version knows"
-        check.add("schema", document.get("schema"), rule=rule, fix=f"This version reads {SCHEMA}")
-    told = document.get("instance")
-    if not isinstance(told, dict) or "document" not in told:
-        seen = "missing" if told is None else "..."
-        check.add("instance", seen, rule="must have the document of the instance", fix="Give the file that -o wrote")
-    check.raise_if_any()
-    return read_instance(told["document"], source)
+    return room_document(path, KINDS)
 
 
 def instance_of(path: str, options: list[str]) -> MeshInstance | None:
@@ -60,23 +38,12 @@ def instance_of(path: str, options: list[str]) -> MeshInstance | None:
         rule = f"is a {what}, which says everything itself"
         raise InstanceError([Violation("input", "", path, rule, f"Leave out {', '.join(options)}")])
     if what == RESULT_SAID:
+        from moeopt.mesh.written_plan import instance_in
+
         return instance_in(document, path)
     from moeopt.mesh.document import read_instance
 
     return read_instance(document, path)
-
-
-def faults_of(document: Any, source: str, given: MeshInstance | None = None) -> tuple[list[str], list[str]]:
-    """What is wrong with a plan, and what could not be re-checked."""
-    from moeopt.mesh import public  # noqa: F401  (registers the methods)
-    from moeopt.mesh.plan_faults import plan_faults
-
-    instance = instance_in(document, source)
-    faults = []
-    if given is not None and given.sha256 != instance.sha256:
-        faults.append(f"the plan was made for another instance: {given.sha256} is not {instance.sha256}")
-    found, aside = plan_faults(instance, document)
-    return faults + found, aside
 
 
 def verify(path: str, document: Any, given: list[str], as_json: bool, say: Say) -> int:
@@ -84,6 +51,8 @@ def verify(path: str, document: Any, given: list[str], as_json: bool, say: Say) 
     if len(given) > 1:
         rule = "must be the one instance that the plan was made for"
         raise InstanceError([Violation("instance", "", ", ".join(given), rule, "Give one")])
+    from moeopt.mesh.written_plan import written_faults
+
     asked = None
     if given:
         own = document_of(given[0])
@@ -91,7 +60,7 @@ def verify(path: str, document: Any, given: list[str], as_json: bool, say: Say) 
             rule = "is no mesh instance" if own is None else "is a plan, not the instance it was made for"
             raise InstanceError([Violation("input", "", given[0], rule, "Give the plan first, then the instance")])
         asked = instance_of(given[0], [])
-    faults, aside = faults_of(document, path, asked)
+    faults, aside = ask(written_faults, document, path, asked)
     return told(path, faults, aside, as_json, say)
 
 
@@ -101,7 +70,9 @@ def facts(path: str, what: str, document: Any) -> dict[str, Any]:
         from moeopt.mesh.document import read_instance
 
         return _instance_facts(read_instance(document, path))
-    faults, _ = faults_of(document, path)
+    from moeopt.mesh.written_plan import written_faults
+
+    faults, _ = written_faults(document, path)
     known = ("method", "status", "stop", "objective", "lower_bound", "gap", "unit", "conflicts", "notes")
     found: dict[str, Any] = {"name": document["instance"].get("name"), **{key: document.get(key) for key in known}}
     solution = document.get("solution")

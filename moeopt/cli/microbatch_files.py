@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.room_files import room_document
+from moeopt.cli.ask import ask
+from moeopt.cli.room_files import Kind, room_document
+from moeopt.cli.verdict import told
 from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ SAID = {INSTANCE_SAID: "an instance document", PLAN_SAID: "a plan"}
 """What its documents are, and as a sentence calls them."""
 JUDGED = PLAN_SAID
 """The one that `verify` takes."""
+KINDS = (Kind(INSTANCE, INSTANCE_SAID, allow_nan=True), Kind(PLAN, PLAN_SAID))
 
 
 def is_plan(document: Any) -> bool:
@@ -27,16 +30,15 @@ def is_plan(document: Any) -> bool:
 
 def document_of(path: str) -> tuple[str, Any] | None:
     """``(INSTANCE_SAID or PLAN_SAID, document)``; ``None`` for any other file."""
-    found = room_document(path, "microbatch")
-    return None if found is None else (INSTANCE_SAID if found[0] == "instance" else PLAN_SAID, found[1])
+    return room_document(path, KINDS)
 
 
 def instance_in(what: str, document: Any, path: str) -> MicrobatchInstance:
     """The instance that a document is, or that a plan has within."""
-    from moeopt.cli import verify_microbatch
+    from moeopt.microbatch import written_plan
     from moeopt.microbatch.document import read_instance
 
-    return verify_microbatch.instance_in(document, path) if what == PLAN_SAID else read_instance(document, path)
+    return written_plan.instance_in(document, path) if what == PLAN_SAID else read_instance(document, path)
 
 
 def read_instance(path: str, options: list[str], use: str) -> MicrobatchInstance | None:
@@ -57,9 +59,9 @@ def read_instance(path: str, options: list[str], use: str) -> MicrobatchInstance
 def facts(path: str, what: str, content: Any) -> dict[str, Any]:
     """What inspect says of a file."""
     if what == PLAN_SAID:
-        from moeopt.cli.verify_microbatch import faults_of
+        from moeopt.microbatch.written_plan import written_faults
 
-        faults, _ = faults_of(content, path)
+        faults, _ = written_faults(content, path)
         known = ("method", "status", "stop", "objective", "lower_bound", "gap", "unit", "notes")
         said: dict[str, Any] = {key: content.get(key) for key in known}
         solution = content.get("solution")
@@ -124,9 +126,12 @@ def show(known: Mapping[str, Any], say: Say) -> None:
 
 def verify(path: str, document: Any, given: list[str], as_json: bool, say: Say) -> int:
     """List every fault of a written plan, which has its instance within; exit 5 on any."""
-    from moeopt.cli.verify_microbatch import verify_microbatch
+    from moeopt.microbatch.document import load_instance
+    from moeopt.microbatch.written_plan import written_faults
 
     if len(given) > 1:
         rule = "must be one instance"
         raise InstanceError([Violation("instance", "", ", ".join(given), rule, "Give the one it was made for")])
-    return verify_microbatch(path, document, given[0] if given else None, as_json, say)
+    asked = load_instance(given[0]) if given else None
+    faults, aside = ask(written_faults, document, path, asked)
+    return told(path, faults, aside, as_json, say)

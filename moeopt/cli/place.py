@@ -74,11 +74,12 @@ def place(
     With --executor layers are planned beside each other, with the same answer; --time-limit is of each layer then.
     """
     from moeopt.cli.costs import cost_lines
-    from moeopt.cli.inputs import sources
+    from moeopt.cli.inputs import name_of, sources
     from moeopt.cli.solving import solve, worse_than_rival
     from moeopt.cli.target import STDOUT, check_target
-    from moeopt.cli.windows import read_inputs, with_measured_steps
+    from moeopt.cli.windows import read_inputs, read_passes
     from moeopt.documents import write_file
+    from moeopt.placement.per_step import measured
 
     check_curve(curve, shape, output)
     deciding.arguments()
@@ -97,12 +98,13 @@ def place(
     if instance.current is None and (instance.lost or instance.retire):
         gone = ", ".join(map(str, sorted({*instance.lost, *instance.retire})))
         say.note(f"out, with nothing placed there: GPUs {gone}; with --current a running plan is repaired")
-    after = After(kept, decide=deciding.arguments())
+    passes = None if per_step is None else (read_passes(per_step, instance), name_of(per_step))
+    after = After(kept, decide=deciding.arguments(), passes=passes)
     result = decided(solve(instance, method, solving, say, after, executor), deciding)
     if kept:
         result = replace(result, notes=(*kept, *result.notes))
-    if per_step is not None:
-        result = with_measured_steps(instance, result, per_step)
+    if passes is not None:
+        result = measured(instance, result, *passes)
     if to_file is not None:
         write_file(to_file, result.to_json() + "\n", force=output.force)
     if to_stdout:

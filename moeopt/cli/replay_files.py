@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from moeopt.cli.room_files import room_document
+from moeopt.cli.ask import After, ask
+from moeopt.cli.room_files import Kind, room_document
 from moeopt.cli.say import Say
 from moeopt.cli.verb import DONE, GATE
 from moeopt.cli.verdict import show_faults
@@ -21,12 +22,12 @@ SAID = {RESULT_SAID: "a replay"}
 """What its documents are, and as a sentence calls them."""
 JUDGED = RESULT_SAID
 """The one that `verify` takes."""
+KINDS = (Kind("moeopt/replay-result/", RESULT_SAID),)
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
     """``("replay", document)``; ``None`` for any other file."""
-    found = room_document(path, "replay")
-    return None if found is None else (RESULT_SAID, found[1])
+    return room_document(path, KINDS)
 
 
 def facts(path: str, what: str, document: Any) -> dict[str, Any]:
@@ -84,13 +85,19 @@ def verify(path: str, document: Any, history: list[str], as_json: bool, say: Say
     if not history:
         rule = "is needed: a replay is judged by the history that it was played over"
         raise InstanceError([Violation("history", "", "missing", rule, f"moeopt verify {path} HISTORY...")])
-    found = faults(document, _history(form, history, say))
+    found = ask(faults, document, _history(form, history, say), after=After(sliced=(_slices(form), form.seed)))
     checked = "every plan, score, move and figure"
     if as_json:
         say.document({"ok": not found, "checked": checked, "faults": found})
         return GATE if found else DONE
     show_faults(path, found, checked, say)
     return GATE if found else DONE
+
+
+def _slices(form: ReplayDocument) -> int | None:
+    """Windows that files of counts were dealt into."""
+    slices = form.prepared.get("slices")
+    return slices if isinstance(slices, int) else None
 
 
 def _history(form: ReplayDocument, patterns: list[str], say: Say) -> PlacementInstance:
@@ -106,8 +113,7 @@ def _history(form: ReplayDocument, patterns: list[str], say: Say) -> PlacementIn
     if len(found) == 1 and found[0][0] == "instance":
         instance: PlacementInstance = found[0][1]
         return instance
-    slices = form.prepared.get("slices")
-    tables = tables_of(paths, found, slices if isinstance(slices, int) else None, form.seed)
+    tables = tables_of(paths, found, _slices(form), form.seed)
     table = tables[0] if len(tables) == 1 else joined(paths, say, read=tables)
     absent = [layer for layer in rules["layers"] if layer not in table.layers]
     if absent or table.windows is None:

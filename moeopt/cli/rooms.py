@@ -12,6 +12,7 @@ from moeopt.cli import (
     replay_files,
     route_files,
 )
+from moeopt.cli.room_files import Kind, room_document
 from moeopt.errors import Violations
 
 ROOMS: tuple[Any, ...] = (
@@ -22,16 +23,13 @@ ROOMS: tuple[Any, ...] = (
     route_files,
     mesh_files,
 )
-"""Each is a module with `SAID`, `JUDGED`, `document_of`, `facts`, `show` and `verify`."""
+"""Each is a module with `SAID`, `JUDGED`, `KINDS`, `document_of`, `facts`, `show` and `verify`."""
+KINDS: tuple[Kind, ...] = tuple(kind for room in ROOMS for kind in room.KINDS)
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
     """What a file is and its content, where a room knows it; ``None`` for any other file."""
-    for room in ROOMS:
-        found: tuple[str, Any] | None = room.document_of(path)
-        if found is not None:
-            return found
-    return None
+    return room_document(path, KINDS)
 
 
 def room_of(what: str) -> Any | None:

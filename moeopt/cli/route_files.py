@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from moeopt.cli.ask import ask
+from moeopt.cli.room_files import Kind, room_document
 from moeopt.cli.say import Say, count
 from moeopt.cli.verb import DONE, GATE
 from moeopt.cli.verdict import show_faults
-from moeopt.documents import read_bytes, read_json
-from moeopt.errors import InstanceError, Violation
 
 INSTANCE, RESULT = "moeopt/routing-instance/", "moeopt/routing-result/"
 INSTANCE_SAID, RESULT_SAID = "routing instance", "routing"
@@ -16,39 +16,29 @@ SAID = {INSTANCE_SAID: "an instance document", RESULT_SAID: "a routing"}
 """What its documents are, and as a sentence calls them."""
 JUDGED = RESULT_SAID
 """The one that `verify` takes."""
+KINDS = (Kind(INSTANCE, INSTANCE_SAID, allow_nan=True), Kind(RESULT, RESULT_SAID, allow_nan=True))
 
 
 def document_of(path: str) -> tuple[str, Any] | None:
-    """``(routing instance or routing, document)``; ``None`` for any other file, and for standard input."""
-    if path == "-" or not path.lower().endswith(".json"):
-        return None
-    data = read_bytes(path)
-    if b'"moeopt/routing-' not in data:
-        return None
-    document = read_json(data, path, allow_nan=True)
-    schema = str(document.get("schema")) if isinstance(document, dict) else ""
-    if schema.startswith(INSTANCE):
-        return INSTANCE_SAID, document
-    return (RESULT_SAID, document) if schema.startswith(RESULT) else None
+    """``(routing instance or routing, document)``; ``None`` for any other file."""
+    return room_document(path, KINDS)
 
 
 def verify(path: str, document: Any, loads: list[str], as_json: bool, say: Say) -> int:
     """List every fault of a written routing; exit 5 on any."""
     from moeopt.cli.verify import table_of
-    from moeopt.routing.document import load_instance
+    from moeopt.routing.document import read_instance
     from moeopt.routing.result_document import document_faults, read_result
 
     parsed = read_result(document, path)
-    table: Any = None
-    layers: Any = None
-    sources: Any = None
+    given: tuple[Any, ...] = ()
     if loads and (own := document_of(loads[0])) is not None and own[0] == INSTANCE_SAID and len(loads) == 1:
-        instance = load_instance(loads[0])
-        table, layers, sources = instance.loads, instance.layers, instance.sources
+        instance = read_instance(own[1], loads[0])
+        given = (instance.loads, instance.layers, None if instance.sources is None else instance.sources.tolist())
     elif loads:
         table, layers, _ = table_of(loads, say)
-        table = table.sum(axis=0) if table.ndim == 3 else table
-    faults = document_faults(parsed, table, layers, None if sources is None else sources.tolist())
+        given = (table.sum(axis=0) if table.ndim == 3 else table, layers)
+    faults = ask(document_faults, parsed, *given)
     checked = "structure, numbers and bounds" if loads else "structure"
     if as_json:
         say.document({"ok": not faults, "checked": checked, "faults": faults})
@@ -118,19 +108,3 @@ def show(known: dict[str, Any], say: Say) -> None:
     if "layers" in known:
         won = percent(known["gain_over_even"])
         say.line(f"  {count(known['layers'], 'layer')}, imbalance mean {known['imbalance_mean']:.4f}, {won} below even")
-
-
-def export_problem(path: str, document: Any, layer: int | None) -> Any:
-    """The programme of a layer of a routing instance."""
-    from moeopt.routing.document import read_instance
-    from moeopt.routing.exact import build
-
-    instance = read_instance(document, path)
-    if layer is None and instance.num_layers > 1:
-        rule = f"is needed, {path} has {instance.num_layers:,} layers and a model is of one"
-        raise InstanceError([Violation("--layer", "", "missing", rule, f"Give --layer {instance.layers[0]}")])
-    wanted = instance.layers[0] if layer is None else layer
-    if wanted not in instance.layers:
-        known = f"It has {instance.layers[0]} to {instance.layers[-1]}"
-        raise InstanceError([Violation("--layer", "", str(wanted), f"is not a layer of {path}", known)])
-    return build(instance, layer=instance.layers.index(wanted)).problem

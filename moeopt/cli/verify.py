@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli.ask import After, ask
 from moeopt.cli.failures import show_lost
 from moeopt.cli.llm_options import Llm
-from moeopt.cli.options import Json
+from moeopt.cli.options import Json, Showing
 from moeopt.cli.piped import file_of
 from moeopt.cli.say import Say
 from moeopt.cli.verb import DONE, GATE, verb
 from moeopt.cli.verdict import show_faults
 from moeopt.cli.verify_map import MapOptions, map_of, verify_map
-from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
     from moeopt.placement.load_plan import ResultDocument
@@ -39,9 +40,6 @@ moeopt verify h200.json moe_perf.parquet nccl_perf.parquet
 
 moeopt verify expert-map.json --experts 256 --slots 288 --gpus 32 --hf-config config.json"""
 
-DIGEST = "instance.sha256 says"
-"""How the fault begins that names other loads or other rules than the plan's."""
-
 
 @verb
 def verify(
@@ -56,6 +54,7 @@ def verify(
     json: Json,
     which: Llm,
     options: MapOptions,
+    showing: Showing,
     loads: Annotated[
         list[str] | None,
         typer.Argument(
@@ -86,7 +85,8 @@ def verify(
     """
     from moeopt.cli.rooms import document_of, refuse_options, room_of
     from moeopt.documents import read_bytes, read_json
-    from moeopt.placement.load_plan import claimed_layers, document_faults, read_result, unchecked
+    from moeopt.engines.plan_check import DIGEST, check_plan
+    from moeopt.placement.load_plan import claimed_layers, read_result, unchecked
 
     wanted = {"experts": experts, "slots": slots, "gpus": gpus, "nodes": nodes}
     said = [*_named(wanted), *options.given(), *(["--drop"] if drop else []), *(["--failures"] if failures else [])]
@@ -109,20 +109,16 @@ def verify(
     if options.given():
         rule = "is for maps of engines: a plan says it itself"
         raise InstanceError([Violation(options.given()[0], "", "given", rule, "Leave it out")])
-    faults = [*_size_faults(document, wanted), *_llm_faults(document, which), *_layer_faults(document, which)]
-    if not loads:
-        faults += document_faults(document)
-    else:
+    kept: dict[str, Any] = {**wanted, "llm": which.facts(), "facts": None}
+    if which.named() is None:
+        kept["facts"] = which.layer_facts()
+    given: tuple[Any, ...] = ()
+    if loads:
         facts = which.layer_facts(experts=experts)
         table, layers, digest = table_of(loads, say, drop, None if facts is None else facts.experts)
-        if digest is not None and digest != document.instance.sha256:
-            faults.append(
-                f"{DIGEST} {document.instance.sha256}, the instance {loads[0]} is {digest}: the plan was made for "
-                "another instance, or by other rules"
-            )
-        faults += document_faults(document, table, layers)
-    faults = list(dict.fromkeys(faults))
-    faults.sort(key=lambda fault: not fault.startswith(DIGEST))  # other loads explain all that follows
+        given = (table, layers)
+        kept["made_for"] = None if digest is None else (loads[0], digest)
+    faults = ask(check_plan, document, *given, **kept, after=After(lost=failures))
     checked = "structure" if not loads else "structure, numbers and bounds"
     claims = claimed_layers(document)
     if claims and loads:
@@ -215,45 +211,3 @@ def table_of(
         said_of(found, path, say)
         return (found.loads if found.windows is None else found.windows), found.layers, None
     return found.given_loads, found.layers, found.sha256
-
-
-def _layer_faults(document: ResultDocument, which: Llm) -> list[str]:
-    """Where the LLM is given by its layers alone: layers of the plan that are none of its, MoE layers without a row."""
-    facts = which.layer_facts() if which.named() is None else None
-    if document.solution is None or facts is None or facts.layers is None or facts.dense is None:
-        return []
-    from moeopt.engines.layers import rows_of
-
-    check = Violations()
-    rows_of([layer.layer for layer in document.solution.layers], facts, check)
-    return [f"layers {one.value}: {one.rule}" for one in check.found]
-
-
-def _llm_faults(document: ResultDocument, which: Llm) -> list[str]:
-    """Where the plan and an LLM do not fit."""
-    facts = which.facts()
-    if facts is None or document.solution is None:
-        return []
-    from moeopt.llm import agreement
-
-    layers = [layer.layer for layer in document.solution.layers]
-    top_k = document.instance.document.model_dump().get("top_k")
-    return agreement(facts, layers, _size(document)[0], top_k=top_k, llm=document.solution.llm)
-
-
-def _size_faults(document: ResultDocument, wanted: dict[str, int | None]) -> list[str]:
-    if document.solution is None:
-        return []
-    layer = document.solution.layers[0]
-    nodes = document.instance.document.model_dump().get("nodes")
-    sizes = {
-        "experts": len(layer.replicas),
-        "slots": len(layer.slot_expert),
-        "gpus": document.solution.ep_size,
-        "nodes": len(set(map(repr, nodes))) if isinstance(nodes, list) else None,
-    }
-    return [
-        f"{name}: the plan has {sizes[name]}, --{name} says {number}"
-        for name, number in wanted.items()
-        if number is not None and sizes[name] != number
-    ]

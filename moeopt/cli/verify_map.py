@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli.ask import ask
 from moeopt.cli.llm_options import Llm
 from moeopt.cli.say import Say, count, few
 from moeopt.cli.verb import DONE, GATE
@@ -105,7 +107,8 @@ def verify_map(
     faults = broken
     notes: list[str] = []
     if found is not None:
-        judged = check_map(
+        judge = check_map if loads else partial(ask, check_map)  # with loads, these are what is asked
+        judged = judge(
             found,
             facts=facts,
             experts=wanted["experts"],
@@ -164,7 +167,8 @@ def _cost(
     if table.shape[-1] != judged.num_experts:
         return None, [f"experts: the map has {judged.num_experts}, the loads {table.shape[-1]}"]
     split = options.split or "even"
-    return map_cost(found, table, layers, judged.slots, split=split, doubles=options.allow_doubles, facts=facts), []
+    how: dict[str, Any] = {"split": split, "doubles": options.allow_doubles, "facts": facts}
+    return ask(map_cost, found, table, layers, judged.slots, **how), []
 
 
 def _document(

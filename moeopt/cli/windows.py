@@ -16,8 +16,7 @@ from moeopt.cli.say import Say
 from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
-    from moeopt.placement import Placement, PlacementInstance
-    from moeopt.result import Result
+    from moeopt.placement import PlacementInstance
     from moeopt.workload import LoadTable
 
 PHASES = ("prefill", "decode")
@@ -218,24 +217,3 @@ def read_passes(path: str, instance: PlacementInstance) -> Any:
     rows = [table.layers.index(layer) for layer in instance.layers]
     passes = _windows(table) if table.per_step is None else table.per_step
     return passes[:, rows]
-
-
-def with_measured_steps(instance: PlacementInstance, result: Result, path: str) -> Result:
-    """The result with the imbalance of recorded passes under its plan, layer by layer."""
-    from moeopt.placement.per_step import per_step_imbalance
-
-    if result.solution is None or result.plan is None:
-        return result
-    passes = read_passes(path, instance)
-    measured = per_step_imbalance(instance, _plan(result), passes)
-    layers = [
-        {**layer, "per_step_imbalance": float(value)}
-        for layer, value in zip(result.solution["layers"], measured, strict=True)
-    ]
-    said = {"measured_on": name_of(path), "steps": len(passes)}
-    return replace(result, solution={**result.solution, "layers": layers, "per_step": said})
-
-
-def _plan(result: Result) -> Placement:
-    plan: Placement = result.plan
-    return plan

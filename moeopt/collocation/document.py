@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from moeopt.collocation.instance import SCHEMA, CollocationInstance
 from moeopt.collocation.transports import TRANSPORTS, Transport
 from moeopt.errors import Violations
+from moeopt.forms import plain_form
 
 if TYPE_CHECKING:
     from moeopt.cluster.graph import Cluster
@@ -107,15 +108,7 @@ def _built(document: Mapping[str, Any], source: str, bulk: dict[str, Any]) -> Co
     if given != SCHEMA:
         check.add("schema", given, rule=f"must be {SCHEMA}", fix="Is it another document, or of a newer version?")
         check.raise_if_any()
-    try:
-        found = InstanceDocument.model_validate(document)
-    except ValidationError as error:
-        for fault in error.errors():
-            where = ", ".join(map(str, fault["loc"][1:]))
-            rule = fault["msg"][0].lower() + fault["msg"][1:]
-            check.add(str(fault["loc"][0]) if fault["loc"] else "document", "...", rule=rule, where=where)
-        check.raise_if_any()
-        raise
+    found = plain_form(InstanceDocument, document, check)
     values = found.model_dump(exclude={"schema_", "cluster", "transport"})
     way = found.transport if isinstance(found.transport, str) else Transport(**found.transport.model_dump())
     return CollocationInstance(**(values | bulk), cluster=_cluster(found.cluster, source), transport=way)

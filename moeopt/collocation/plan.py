@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.errors import PlanError
+from moeopt.slot_table import slot_table
 
 if TYPE_CHECKING:
     from moeopt.collocation.instance import CollocationInstance
@@ -34,19 +34,7 @@ class Collocation:
     @classmethod
     def of(cls, slot_expert: Any) -> Collocation:
         """Copy anything array-like, one layer flat or all layers; refuse what is not whole numbers."""
-        try:
-            array = np.asarray(slot_expert)
-        except ValueError as error:
-            raise PlanError(["slot_expert is not a table of layers x slots"]) from error
-        if array.ndim == 1:
-            array = array[None, :]
-        if array.ndim != 2 or array.dtype.kind not in "iu" or array.size == 0:
-            raise PlanError([f"slot_expert has shape {array.shape}, dtype {array.dtype}: need whole (layers, slots)"])
-        if int(array.max()) >= 2**31 or int(array.min()) < -(2**31):
-            raise PlanError(["slot_expert holds an id beyond 32 bits"])
-        copy = array.astype(np.int32)
-        copy.flags.writeable = False
-        return cls(copy)
+        return cls(slot_table(slot_expert))
 
 
 def as_collocation(instance: CollocationInstance, raw: Any) -> Collocation:

@@ -11,7 +11,7 @@ from moeopt.collocation.bounds import LayerBound
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation, as_collocation
 from moeopt.registry import Comparison, Context, Method, Outcome, Problem
-from moeopt.result import CERTIFIED_TOLERANCE, Result, Status, Stop, relative_gap
+from moeopt.result import CERTIFIED_TOLERANCE, Result, Status, relative_gap
 
 
 class CollocationProblem(Problem[CollocationInstance, Collocation]):
@@ -83,10 +83,7 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
         solution = describe.solution(instance, plan, judged, floors, gaps)
         outcome.notes.extend(describe.notes(instance, solution))
         worst = max(gaps)
-        frame = self.frame(instance, method, outcome, context)
         optimal = worst <= CERTIFIED_TOLERANCE
-        if optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
-            frame["stop"] = Stop.GAP
         objective, below = float(judged.objective), float(sum(lows, Fraction(0)))
         return Result(
             status=Status.OPTIMAL if optimal else Status.FEASIBLE,
@@ -98,7 +95,7 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
             solution=solution | outcome.details,
             incumbents=tuple(outcome.incumbents) or ((context.deadline.elapsed_s(), objective),),
             plan=plan,
-            **frame,
+            **self.frame(instance, method, outcome, context, proved=optimal),
         )
 
 

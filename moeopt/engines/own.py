@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from moeopt.documents import to_json
 from moeopt.engines.base import ENGINES, ExpertMap
 from moeopt.engines.bounds import EXPERTS_MAX, LAYERS_MAX, RANKS_MAX, SLOTS_MAX, check_layers, within
 from moeopt.engines.job import Piece
 from moeopt.errors import Violations
+from moeopt.forms import plain_form
 
 if TYPE_CHECKING:
     from moeopt.placement.plan_document import ResultDocument
@@ -71,15 +72,7 @@ def read_own(document: Any, source: str = "") -> ExpertMap:
         rule = f"is not a form that this version of moeopt reads, which is {SCHEMA}"
         check.add("schema", said, rule=rule, fix="Write the map again, or install the newest moeopt")
         check.raise_if_any()
-    try:
-        found = MapDocument.model_validate(document)
-    except ValidationError as error:
-        for fault in error.errors():
-            where = ", ".join(map(str, fault["loc"][1:]))
-            rule = fault["msg"][0].lower() + fault["msg"][1:]
-            check.add(str(fault["loc"][0]) if fault["loc"] else "document", "...", rule=rule, where=where)
-        check.raise_if_any()
-        raise  # a validation error has at least one fault
+    found = plain_form(MapDocument, document, check)
     width = len(found.slot_expert[0])
     _check_sizes(found, width, check)
     most = EXPERTS_MAX if found.num_experts is None else found.num_experts

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from moeopt.cost.checks import is_number, not_negative, whole
 from moeopt.cost.constants import OVERHEAD_S
 from moeopt.cost.roofline import Numerics
-from moeopt.documents import sha256
+from moeopt.documented import Documented
 from moeopt.errors import Violations, did_you_mean
 from moeopt.llm.facts import LlmFacts
 from moeopt.llm.precision import FORMATS
@@ -50,7 +50,7 @@ class Demand:
 
 
 @dataclass(frozen=True, eq=False)
-class MeshInstance:
+class MeshInstance(Documented):
     """Which degrees, which pools, which GPUs, how many?
 
     Parameters
@@ -222,19 +222,6 @@ class MeshInstance:
     def memo(self) -> dict[str, Any]:
         """What has been computed from it once: configurations, the market, bounds."""
         return {}
-
-    @cached_property
-    def sha256(self) -> str:
-        """Digest of the canonical document without the name."""
-        document = self.to_dict()
-        del document["name"]
-        return sha256(document)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MeshInstance) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return hash(self.sha256)
 
     @classmethod
     def from_dict(cls, document: Any, source: str = "") -> MeshInstance:

@@ -91,11 +91,9 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
             outcome.notes.append(partial.LEFT_OUT[context.deadline.stopped()] + ", ".join(late))
         with suppress(OutOfTime), watching(context.deadline):
             outcome.notes.extend(sooner_notes(instance, judged, context.deadline))
-        frame = self.frame(instance, method, outcome, context)
+        frame = self.frame(instance, method, outcome, context, proved=optimal)
         if late:
             frame["stop"] = Stop.INTERRUPTED if context.deadline.stopped() else Stop.TIME
-        elif optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
-            frame["stop"] = Stop.GAP
         return Result(
             status=Status.OPTIMAL if optimal else Status.FEASIBLE,
             objective=objective,

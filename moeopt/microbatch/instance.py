@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
-from moeopt.documents import sha256
+from moeopt.documented import Documented
 from moeopt.errors import Violations
 from moeopt.microbatch import checks
 from moeopt.microbatch.builders import PATTERNS, Pattern
@@ -25,7 +25,7 @@ DEFAULT_M = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class MicrobatchInstance:
+class MicrobatchInstance(Documented):
     """Into how many micro-batches is a step cut, and how many tokens does it have?
 
     Parameters
@@ -232,19 +232,6 @@ class MicrobatchInstance:
         one = (1.0,) * self.layers
         rows = [[exact(factor) for factor in self.layer_scale.get(stage.name, one)] for stage in lap.stages]
         return StageGraph(lap, self.layers, tuple(zip(*rows, strict=True)))
-
-    @cached_property
-    def sha256(self) -> str:
-        """Digest of the canonical document without the name."""
-        document = self.to_dict()
-        del document["name"]
-        return sha256(document)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MicrobatchInstance) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return hash(self.sha256)
 
     @classmethod
     def from_dict(cls, document: Any, source: str = "") -> MicrobatchInstance:

@@ -128,9 +128,6 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
         below = min(float(floor), objective)
         gap = relative_gap(objective, below)
         optimal = gap <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
-        frame = self.frame(instance, method, outcome, context)
-        if optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
-            frame["stop"] = Stop.GAP
         return Result(
             status=Status.OPTIMAL if optimal else Status.FEASIBLE,
             objective=objective,
@@ -141,7 +138,7 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
             solution=describe.solution(instance, plan, judged, rows, proved),
             incumbents=tuple(outcome.incumbents) or ((context.deadline.elapsed_s(), objective),),
             plan=plan,
-            **frame,
+            **self.frame(instance, method, outcome, context, proved=optimal),
         )
 
 

@@ -7,6 +7,7 @@ root even where all sums are equal; the busiest of G GPUs stands `expected_maxim
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from moeopt.errors import InstanceError, Violations
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import EMPTY, Placement
 from moeopt.placement.rules import windows as checked_windows
+from moeopt.result import Result
 
 Floats = NDArray[np.float64]
 
@@ -91,6 +93,33 @@ def per_step_imbalance(instance: PlacementInstance, plan: Placement, steps: Any)
         ratios = np.divide(busiest, ideal * unit, out=np.ones_like(ideal), where=ideal > 0)
         found[row] = math.fsum(ratios.tolist()) / len(ratios)
     return found
+
+
+def measured(instance: PlacementInstance, result: Result, steps: Any, name: str) -> Result:
+    """The result with the imbalance of single passes under its plan, layer by layer; as it is where it has none.
+
+    Parameters
+    ----------
+    steps
+        As `per_step_imbalance` takes them.
+    name
+        What they are called in the result.
+
+    >>> from moeopt.placement import solve
+    >>> instance = PlacementInstance([[2, 2]], gpus=2, slots=2)
+    >>> found = measured(instance, solve(instance, method="lpt"), [[[2, 0]], [[0, 2]]], "passes")
+    >>> found.solution["per_step"], found.solution["layers"][0]["per_step_imbalance"]
+    ({'measured_on': 'passes', 'steps': 2}, 2.0)
+    """
+    if result.solution is None or result.plan is None:
+        return result
+    values = per_step_imbalance(instance, result.plan, steps)
+    layers = [
+        {**layer, "per_step_imbalance": float(value)}
+        for layer, value in zip(result.solution["layers"], values, strict=True)
+    ]
+    said = {"measured_on": name, "steps": len(steps)}
+    return replace(result, solution={**result.solution, "layers": layers, "per_step": said})
 
 
 def _checked(instance: PlacementInstance, steps: Any) -> NDArray[Any]:

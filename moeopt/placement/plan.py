@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.errors import PlanError
+from moeopt.slot_table import slot_table
 
 if TYPE_CHECKING:
     from moeopt.placement.instance import PlacementInstance
@@ -42,22 +42,11 @@ class Placement:
     @classmethod
     def of(cls, slot_expert: Any, shares: Sequence[Sequence[Share]] | None = None) -> Placement:
         """Copy anything array-like, one layer flat or all layers; refuse what is not whole numbers."""
-        try:
-            array = np.asarray(slot_expert)
-        except ValueError as error:
-            raise PlanError([f"slot_expert is not a table of layers x slots: {_lengths(slot_expert)}"]) from error
-        if array.ndim == 1:
-            array = array[None, :]
-        if array.ndim != 2 or array.dtype.kind not in "iu" or array.size == 0:
-            raise PlanError([f"slot_expert has shape {array.shape}, dtype {array.dtype}: need whole (layers, slots)"])
-        if int(array.max()) >= 2**31 or int(array.min()) < -(2**31):
-            raise PlanError(["slot_expert holds an id beyond 32 bits"])
-        copy = array.astype(np.int32)
-        copy.flags.writeable = False
+        table = slot_table(slot_expert)
         frozen = (
             None if shares is None else tuple(tuple((int(e), int(g), float(x)) for e, g, x in row) for row in shares)
         )
-        return cls(copy, frozen)
+        return cls(table, frozen)
 
     def replicas(self, num_experts: int) -> NDArray[np.int64]:
         """(L, E) copies of each expert; read-only, counted once."""
@@ -70,18 +59,6 @@ class Placement:
             known.flags.writeable = False
             object.__setattr__(self, "_replicas", known)
         return known
-
-
-def _lengths(rows: Any) -> str:
-    """How the rows of what is no table differ."""
-    try:
-        sizes = [len(row) for row in rows]
-    except TypeError:
-        return "some rows are no lists"
-    odd = next((row for row, size in enumerate(sizes) if size != sizes[0]), None)
-    if odd is None:
-        return "entries are no numbers"
-    return f"row 0 has {sizes[0]} slots, row {odd} has {sizes[odd]}"
 
 
 def as_placement(instance: PlacementInstance, raw: Any) -> Placement:

@@ -15,7 +15,7 @@ from moeopt.placement.plan import Placement, as_placement
 from moeopt.placement.reference import Reference
 from moeopt.placement.replanning.report import described
 from moeopt.registry import Context, Method, Outcome, Problem
-from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop
+from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status
 
 UNIT = "tokens"
 RATIO = "imbalance"
@@ -123,9 +123,6 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         worst = max(layer["gap"] for layer in layers)
         kind: BoundKind = "solver" if any(floor.kind == "solver" for floor in floors) else "certified"
         optimal = worst <= (CERTIFIED_TOLERANCE if kind == "certified" else SOLVER_TOLERANCE)
-        stop = outcome.stop
-        if optimal and stop in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
-            stop = Stop.GAP
         solution: dict[str, Any] = {
             "layers": layers,
             "imbalance_mean": judged.imbalance_mean,
@@ -166,7 +163,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
             gap_worst_layer=worst,
             incumbents=tuple(outcome.incumbents),
             plan=plan,
-            **self.frame(instance, method, replace(outcome, stop=stop, notes=notes), context),
+            **self.frame(instance, method, replace(outcome, notes=notes), context, proved=optimal),
         )
 
 

@@ -8,10 +8,10 @@ from io import StringIO
 from pathlib import Path
 
 from moeopt.documents import to_json, write_file
-from moeopt.errors import InstanceError, Violation
 from moeopt.placement.curve import SlotsCurve
 from moeopt.report import words
 from moeopt.report.block import Header
+from moeopt.report.endings import of_ending
 
 COLUMNS = (
     *("redundant", "slots", "slots_per_gpu", "imbalance_mean", "imbalance_worst", "bound_mean", "gpu_bytes", "method"),
@@ -28,11 +28,7 @@ def write_curve(path: str | Path, curve: SlotsCurve, header: Header | None = Non
     InstanceError
         Unknown ending; the file exists and `force` is not set, or cannot be written.
     """
-    ending = Path(path).suffix.lower()
-    if ending not in FORMATS:
-        rule = "has an ending that no format of a curve goes by"
-        raise InstanceError([Violation("output", "", str(path), rule, f"Known: {', '.join(FORMATS)}")])
-    write_file(path, FORMATS[ending](curve, header or Header()), force=force)
+    write_file(path, of_ending(path, FORMATS, "format of a curve")(curve, header or Header()), force=force)
 
 
 def _json(curve: SlotsCurve, header: Header) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from moeopt.documents import write_file
-from moeopt.errors import InstanceError, Violation
 from moeopt.replay.answer import Replay
 from moeopt.report.as_csv import render_csv
 from moeopt.report.as_html import render_html
 from moeopt.report.as_markdown import render_markdown
 from moeopt.report.as_tex import render_tex
 from moeopt.report.block import Header
+from moeopt.report.endings import of_ending
 from moeopt.report.replay import sheet
 
 
@@ -24,11 +24,8 @@ def write_replay(path: str | Path, replay: Replay, header: Header | None = None,
     InstanceError
         Unknown ending; the file exists and `force` is not set, or cannot be written.
     """
-    ending = Path(path).suffix.lower()
-    if ending not in FORMATS:
-        rule = "has an ending that no format of a replay goes by"
-        raise InstanceError([Violation("output", "", str(path), rule, f"Known: {', '.join(FORMATS)}")])
-    write_file(path, FORMATS[ending](replay, header or Header(seed=replay.seed)), force=force)
+    render = of_ending(path, FORMATS, "format of a replay")
+    write_file(path, render(replay, header or Header(seed=replay.seed)), force=force)
 
 
 def _svg(replay: Replay, header: Header) -> str:

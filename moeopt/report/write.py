@@ -13,6 +13,7 @@ from moeopt.report.as_json import render_json
 from moeopt.report.as_markdown import render_markdown
 from moeopt.report.as_tex import render_tex
 from moeopt.report.block import Block, Header
+from moeopt.report.endings import of_ending
 
 Render = Callable[[Sequence[Block], Header], str]
 
@@ -37,11 +38,7 @@ def format_of(path: str | Path) -> Render:
     >>> format_of("a/table.MD").__name__
     'render_markdown'
     """
-    ending = Path(path).suffix.lower()
-    if ending not in FORMATS:
-        rule = "has an ending that no report format goes by" if ending else "has no ending, which chooses the format"
-        raise InstanceError([Violation("output", "", str(path), rule, f"Known: {', '.join(FORMATS)}")])
-    return FORMATS[ending]
+    return of_ending(path, FORMATS, "report format")
 
 
 def write_report(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.documented import Documented
 from moeopt.documents import sha256, whole
 from moeopt.errors import Violations
 from moeopt.routing import checks
@@ -22,7 +23,7 @@ SCHEMA = "moeopt/routing-instance/1"
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class RoutingInstance:
+class RoutingInstance(Documented):
     """How should the tokens of each expert be split over its replicas?
 
     Parameters
@@ -208,12 +209,6 @@ class RoutingInstance:
             bulk["loads"] = whole(self.loads.tolist())
         document["sources"] = None if self.sources is None else self.sources.tolist()
         return sha256(document, **bulk)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RoutingInstance) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return hash(self.sha256)
 
     @classmethod
     def from_dict(cls, document: Any, source: str = "") -> RoutingInstance:

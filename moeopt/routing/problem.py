@@ -6,7 +6,7 @@ from typing import Any
 
 from moeopt.kernels.fractions import total
 from moeopt.registry import Context, Method, Outcome, Problem
-from moeopt.result import CERTIFIED_TOLERANCE, Result, Status, Stop, relative_gap
+from moeopt.result import CERTIFIED_TOLERANCE, Result, Status, relative_gap
 from moeopt.routing import bounds, describe, verify
 from moeopt.routing.bounds import Cut
 from moeopt.routing.instance import RoutingInstance
@@ -78,9 +78,6 @@ class RoutingProblem(Problem[RoutingInstance, Routing]):
         below = min(float(total(proved)), objective)
         worst = max(*gaps, relative_gap(objective, below))
         optimal = worst <= CERTIFIED_TOLERANCE
-        frame = self.frame(instance, method, outcome, context)
-        if optimal and frame["stop"] in (Stop.ITERATIONS, Stop.NODES, Stop.TIME):
-            frame["stop"] = Stop.GAP
         return Result(
             status=Status.OPTIMAL if optimal else Status.FEASIBLE,
             objective=objective,
@@ -91,7 +88,7 @@ class RoutingProblem(Problem[RoutingInstance, Routing]):
             solution=describe.solution(instance, plan, judged, cuts, dual, gaps) | outcome.details,
             incumbents=tuple(outcome.incumbents) or ((context.deadline.elapsed_s(), objective),),
             plan=plan,
-            **frame,
+            **self.frame(instance, method, outcome, context, proved=optimal),
         )
 
     def _cuts(self, instance: RoutingInstance, plan: Routing, context: Context) -> list[Cut]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,3 +160,16 @@ def test_killed_at_half_and_resumed_the_bytes_are_those_of_an_undisturbed_run(tm
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     with pytest.raises(InstanceError, match="cannot be made"):
         run_grid(GRID, tmp_path / "no" / "such")
+
+
+def test_results_are_handed_over_as_they_would_be_read(tmp_path: Path) -> None:
+    handed: dict[int, dict[str, Any]] = {}
+    cells = list(GRID.cells())
+    run_grid(GRID, tmp_path, on_result=handed.__setitem__)
+    (tmp_path / cells[5].file_name).unlink()
+    again: dict[int, dict[str, Any]] = {}
+    run_grid(GRID, tmp_path, on_result=again.__setitem__)
+    assert list(handed) == list(range(24)) and list(again)[-1] == 5
+    known = {index: {**document, "runtime_s": 0.0} for index, document in handed.items()}
+    assert {index: {**document, "runtime_s": 0.0} for index, document in again.items()} == known
+    assert [again[index] for index in range(24)] == read_cells(tmp_path, cells)

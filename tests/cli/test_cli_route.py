@@ -51,6 +51,7 @@ def test_what_was_written_is_verified_and_inspected(moeopt: Cli, plan: Path, dri
         again = moeopt("route", out, drifted, *options[-1:] if "--local" in options else options, "--json")
         assert again.document["objective"] == json.loads(out.read_text())["objective"]
     assert "local_first: OPTIMAL, gap 0 %" in moeopt("inspect", out).out
+    assert moeopt("verify", "-", drifted, stdin=out.read_bytes()).out == "-: ok (structure, numbers and bounds)\n"
     assert moeopt("route", plan, drifted, "-o", out).code == 2
 
 

@@ -31,6 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moeopt: Callable[...
     Path("named.csv").write_text("layer,a,b,c,d\n3,8,4,2,2\n7,5,0,1,9\n")
     Path("slots.json").write_text("[[0, 1, 2, 3], [0, 1, 2, 3]]")
     ids = np.array([[rng.choice(8, 2, replace=False) for _ in range(40)] for _ in range(2)])
+    np.save("passes.npy", rng.integers(0, 9, (5, 3, 8)))
     np.savez("trace.npz", topk_ids=ids, layers=np.arange(2), num_experts=8)
     assert moeopt(*LOADS, "--method", "lpt", "-o", "plan.json").code == 0
     return tmp_path
@@ -59,6 +60,7 @@ SOLVED: dict[str, tuple[object, ...]] = {
     "layer beside layer": (*LOADS, "--method", "search", "--iterations", 5, "--executor", "threads:2"),
     "names and layers": ("place", "named.csv", "--gpus", 2, "--slots", 4, "--layers", "7", "--method", "lpt"),
     "windows": ("place", "one.csv", "two.csv", "--gpus", 4, "--slots", 12, "--combine", "mean", "--method", "lpt"),
+    "single passes": (*LOADS, "--method", "lpt", "--layers", "0,2", "--per-step", "passes.npy"),
     "replan": ("place", "named.csv", "--gpus", 2, "--slots", 4, "--current", "slots.json", *DECIDED),
     "repair": ("place", "one.csv", "--gpus", 4, "--slots", 12, "--current", "plan.json", "--lost", 2),
     "memory": ("place", "one.csv", "--expert-bytes", "1GB", "--memory-bytes", "3GB,2GB,4GB,3GB", "--method", "lpt"),
@@ -137,6 +139,62 @@ def test_replays_grids_and_maps_are_shown(moeopt, folder):
     Path("grid.yaml").write_text(f"policies: [lpt]\nshapes: {{g: {{gpus: 2, slots: 8}}}}\n{loads}")
     names = shown(moeopt("bench", "grid.yaml", "-o", "cells", "--show-python"))
     assert (names["ran"].ran, names["ran"].kept) == (1, 0) and Path("cells").is_dir()
+
+
+WRITTEN: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
+    "plan": ((*LOADS, "--method", "lpt"), ("one.csv",)),
+    "windows": (("place", "one.csv", "two.csv", *LOADS[2:], "--method", "lpt"), ("one.csv", "two.csv")),
+    "route": (SOLVED["route"], ("two.csv",)),
+    "collocate": (SOLVED["collocate"], ("trace.npz",)),
+    "microbatch": (SOLVED["microbatch"], ()),
+    "mesh": (SOLVED["a purchase"], (TINY / "mesh" / "two_types.json",)),
+    "replay": (("replay", "one.csv", "two.csv", "--slices", 2, *LOADS[2:], "--policies", "keep,eplb", "--first", "lpt",
+                "--seed", 5), ("one.csv", "two.csv")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_shown_python_of_a_verdict_finds_what_the_command_finds(moeopt, folder, name):
+    made, beside = WRITTEN[name]
+    assert moeopt(*made, "-o", "written.json").code == 0
+    given = ("verify", "written.json", *beside)
+    run = moeopt(*given, "--show-python")
+    assert shown(run)["faults"] == moeopt(*given, "--json").document["faults"] == []
+    assert not [line for line in run.out.splitlines() if line.count(",") > 8]  # no numbers of the files
+    document = json.loads(Path("written.json").read_text())
+    place = document["policies"][0]["figures"] if name == "replay" else document
+    key = "imbalance_mean" if name == "replay" else "objective"
+    place[key] = place[key] / 2
+    Path("written.json").write_text(json.dumps(document))
+    told = moeopt(*given, "--json")
+    assert told.code == 5 and shown(moeopt(*given, "--show-python"))["faults"] == told.document["faults"] != []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--gpus", 3, "--experts", 8), ("--layers-total", 6, "--dense", "0"), ("two.csv",), ("--llm", "mixtral-8x7b"), ()],
+)
+def test_shown_python_of_a_verdict_has_shape_llm_and_failures(moeopt, folder, options):
+    told = moeopt("verify", "plan.json", *options, "--failures", "--json").document
+    names = shown(moeopt("verify", "plan.json", *options, "--failures", "--show-python"))
+    assert names["faults"] == told["faults"] and bool(options) is bool(names["faults"])
+    kept = json.loads(json.dumps(names.get("lost", {})))
+    lost = {"gpu": kept["gpu"], "node": kept["node"]} if kept else {}
+    assert lost == {by.removesuffix("s"): held for by, held in told.get("lost_if", {}).items()}
+
+
+def test_shown_python_of_a_map_and_of_constants_judges_the_same(moeopt, folder):
+    whole = ("--layers-total", 3, "--dense", "none")
+    assert moeopt("convert", "plan.json", "--to", "sglang", *whole, "-o", "map.json").code == 0
+    judged = shown(moeopt("verify", "map.json", "--gpus", 4, "--slots", 9, "--show-python"))["judged"]
+    assert list(judged.faults) == moeopt("verify", "map.json", "--gpus", 4, "--slots", 9, "--json").document["faults"]
+    cost = shown(moeopt("verify", "map.json", "one.csv", "--gpus", 4, "--show-python"))["cost"]
+    told = moeopt("verify", "map.json", "one.csv", "--gpus", 4, "--json").document
+    assert (cost.imbalance_mean, cost.best_possible_mean) == (told["imbalance_mean"], told["best_possible_mean"])
+    Path("table.csv").write_text("batch,time_ms\n1,10\n2,11\n4,13\n8,17\n")
+    assert moeopt("calibrate", "table.csv", "-o", "constants.json").code == 0
+    given = ("verify", "constants.json", "table.csv")
+    assert shown(moeopt(*given, "--show-python"))["faults"] == moeopt(*given, "--json").document["faults"] == []
 
 
 def test_bad_input_is_refused_as_without_it(moeopt, folder):

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 
 from moeopt import microbatch
-from moeopt.cli.verify_microbatch import faults_of
 from moeopt.errors import InstanceError, PlanError
 from moeopt.limits import Limits
 from moeopt.microbatch import Linear, MicrobatchInstance, MicrobatchPlan, verify
 from moeopt.microbatch.heuristics import search as searching
 from moeopt.microbatch.periodic import TooLong, fcfs_laps
+from moeopt.microbatch.written_plan import written_faults
 from moeopt.result import Status, Stop
 from tests.microbatch import strategies
 
@@ -42,7 +42,7 @@ def test_a_million_layers_are_answered_where_they_repeat() -> None:
     drawn = result.solution["timeline"]
     assert {0, 1, 10**6 - 1} <= set(drawn["layers"]) == {row[2] for row in drawn["items"]}
     assert max(row[-1] for row in drawn["items"]) == result.solution["time_s"]
-    assert faults_of(result.to_dict(), "plan")[0] == []
+    assert written_faults(result.to_dict(), "plan")[0] == []
 
 
 def test_a_long_step_that_does_not_repeat_itself_is_judged_by_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_an_interrupt_while_the_answer_is_judged_keeps_the_plan(monkeypatch: pyt
     monkeypatch.setattr(describe, "solution", pressed)
     result = microbatch.solve(MicrobatchInstance(FOUR, layers=4))
     assert (result.stop, result.status) == (Stop.INTERRUPTED, Status.OPTIMAL)
-    assert faults_of(result.to_dict(), "plan")[0] == []
+    assert written_faults(result.to_dict(), "plan")[0] == []
 
 
 def test_time_that_is_up_before_the_bounds_says_time() -> None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 
 from moeopt import microbatch
-from moeopt.cli.verify_microbatch import faults_of
 from moeopt.errors import InstanceError
 from moeopt.limits import Limits
 from moeopt.microbatch import MicrobatchInstance
+from moeopt.microbatch.written_plan import written_faults
 from moeopt.result import Status
 from tests.microbatch import strategies
 
@@ -117,7 +117,7 @@ def _others(value: Any) -> list[Any]:
 
 def faults(found: dict[str, Any]) -> tuple[list[str], list[str]]:
     try:
-        return faults_of(found, "plan")
+        return written_faults(found, "plan")
     except InstanceError as error:
         return [str(error)], []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,18 @@ class Origins:
             return None
         if isinstance(value, np.ndarray):
             return self._array(renderer, value)
-        return next((self._use(renderer, one, part) for one, part, held in self._parts() if _equal(value, held)), None)
+        for one, part, held in self._parts():
+            if _equal(value, held):
+                return self._use(renderer, one, part)
+        return self._nested(renderer, value) if isinstance(value, list) and isinstance(value[0], list) else None
+
+    def _nested(self, renderer: Renderer, value: list[Any]) -> str | None:
+        """Rows of numbers that are a table of a file, or several."""
+        with suppress(ValueError):  # rows of different lengths
+            held = np.asarray(value)
+            if held.dtype.kind in "if" and held.ndim in (2, 3):
+                return self._table(renderer, held) or (self._stacked(renderer, held) if held.ndim == 3 else None)
+        return None
 
     def _sliced(self) -> Iterator[tuple[Source, str, Any]]:
         """Tables of files dealt into windows at random, as ``--slices`` asks for."""
@@ -125,6 +137,9 @@ class Origins:
             picked = _rows(value, held) if rows is None else None
             if picked is not None and isinstance(dict(one.parts)[part], np.ndarray):
                 rows = f"{self._use(renderer, one, part)}[{picked}]"
+            elif rows is None and value.ndim == held.ndim == 3 and isinstance(dict(one.parts)[part], np.ndarray):
+                picked = _rows(value.swapaxes(0, 1), held.swapaxes(0, 1))
+                rows = None if picked is None else f"{self._use(renderer, one, part)}[:, {picked}]"
         return rows
 
     def _use(self, renderer: Renderer, source: Source, part: str) -> str:
@@ -196,6 +211,29 @@ def _cluster(renderer: Renderer, cluster: Any, words: list[str]) -> str | None:
     return None
 
 
+def _map(renderer: Renderer, expert_map: Any, words: list[str]) -> str | None:
+    from moeopt.engines.reading import read_map
+
+    for word in words:
+        with suppress(Exception):
+            found = read_map(word)
+            if all(same(getattr(found, one.name), getattr(expert_map, one.name)) for one in fields(found)):
+                return f"{renderer.name(read_map)}({quoted(word)})"
+    return None
+
+
+def _collocation(renderer: Renderer, instance: Any, words: list[str]) -> str | None:
+    from moeopt.collocation.document import from_dict
+    from moeopt.documents import read_bytes, read_json
+
+    for word in words:
+        with suppress(Exception):
+            if from_dict(read_json(read_bytes(word), word), word).to_dict() == instance.to_dict():
+                read = f"{renderer.name(read_json)}({renderer.name(read_bytes)}({quoted(word)}), {quoted(word)})"
+                return f"{renderer.name(from_dict)}({read}, {quoted(word)})"
+    return None
+
+
 def _executor(renderer: Renderer, maker: Any, words: list[str]) -> str:
     from moeopt.executors import make_executor
 
@@ -207,4 +245,6 @@ NAMED: dict[str, Callable[[Renderer, Any, list[str]], str | None]] = {
     "GpuType": _gpu,
     "Cluster": _cluster,
     "Maker": _executor,
+    "ExpertMap": _map,
+    "CollocationInstance": _collocation,
 }

@@ -55,6 +55,7 @@ def _document(word: str) -> Iterator[Source]:
         return
     schema = str(document.get("schema", ""))
     room = schema.removeprefix("moeopt/").partition("-")[0]
+    yield from _parsed(word, document, schema, room)
     if "-instance/" in schema and room in PROBLEMS:
         yield from _instance(word, room)
         return
@@ -68,7 +69,32 @@ def _document(word: str) -> Iterator[Source]:
         for key in ("gpu_of_slot", "slot_expert", "shares", "pools")
         if key in solution
     ]
-    yield Source("plan", read, imports, tuple(parts))
+    yield Source("plan", read, imports, (*parts, ("{}", document)))
+
+
+def _parsed(word: str, document: Any, schema: str, room: str) -> Iterator[Source]:
+    """What a plan is to the library, where that is more than a dictionary; or constants."""
+    from importlib import import_module
+
+    if schema.startswith("moeopt/calibration/"):
+        from moeopt.calibrate import read_calibration
+
+        module = "from moeopt.calibrate import read_calibration"
+        yield Source("constants", f"read_calibration({quoted(word)})", (module,), (("{}", read_calibration(word)),))
+    elif "-result/" in schema and room in PARSED:
+        imports = (f"from moeopt.{PARSED[room]} import read_result", DOCUMENTS)
+        made = import_module(f"moeopt.{PARSED[room]}").read_result(document, word)
+        read = f"read_result(read_json(read_bytes({quoted(word)}), {quoted(word)}), {quoted(word)})"
+        yield Source("document", read, imports, (("{}", made),))
+
+
+PARSED = {
+    "placement": "placement.load_plan",
+    "routing": "routing.result_document",
+    "collocation": "collocation.result_document",
+}
+"""Where rooms parse their plans."""
+DOCUMENTS = "from moeopt.documents import read_bytes, read_json"
 
 
 def _instance(word: str, room: str) -> Iterator[Source]:
@@ -77,14 +103,34 @@ def _instance(word: str, room: str) -> Iterator[Source]:
     module = import_module(f"moeopt.{room}.document")
     if hasattr(module, "load_instance"):
         imports = (f"from moeopt.{room}.document import load_instance",)
-        yield Source("instance", f"load_instance({quoted(word)})", imports, (("{}", module.load_instance(word)),))
+        made = module.load_instance(word)
+        parts = [(f"{{}}.{name}", getattr(made, name, None)) for name in ("given_loads", "loads", "sources", "layers")]
+        kept = tuple((part, held) for part, held in parts if held is not None)
+        yield Source("instance", f"load_instance({quoted(word)})", imports, (("{}", made), *kept))
         return
     from moeopt.documents import read_bytes, read_json
 
-    more = (f"from moeopt.{room}.document import from_dict", "from moeopt.documents import read_bytes, read_json")
+    more = (f"from moeopt.{room}.document import from_dict", DOCUMENTS)
     made = module.from_dict(read_json(read_bytes(word), word), word)
     read = f"from_dict(read_json(read_bytes({quoted(word)}), {quoted(word)}), {quoted(word)})"
     yield Source("instance", read, more, (("{}", made),))
+
+
+def _dump(word: str) -> Iterator[Source]:
+    from moeopt.engines.reading import read_dump
+
+    dump = read_dump(word)
+    parts = [("{}.per_step", dump.per_step)]
+    parts += [(f"{{}}.table.{name}", getattr(dump.table, name)) for name in ("loads", "windows", "layers")]
+    kept = tuple((part, held) for part, held in parts if held is not None)
+    yield Source("dump", f"read_dump({quoted(word)})", ("from moeopt.engines.reading import read_dump",), kept)
+
+
+def _table(word: str) -> Iterator[Source]:
+    from moeopt.calibrate import read_table
+
+    module = "from moeopt.calibrate import read_table"
+    yield Source("table", f"read_table({quoted(word)})", (module,), (("{}", read_table(word)),))
 
 
 def _map(word: str) -> Iterator[Source]:
@@ -108,4 +154,13 @@ def _grid(word: str) -> Iterator[Source]:
     yield Source("grid", f"read_grid({quoted(word)})", (module,), (("{}", read_grid(word)),))
 
 
-READERS: tuple[Callable[[str], Iterator[Source]], ...] = (_document, _loads, _trace, _map, _convertible, _grid)
+READERS: tuple[Callable[[str], Iterator[Source]], ...] = (
+    _document,
+    _loads,
+    _trace,
+    _dump,
+    _map,
+    _convertible,
+    _grid,
+    _table,
+)

@@ -19,7 +19,7 @@ from moeopt.cli.ask import SHOWING, After, Told
 from moeopt.limits import Limits
 from moeopt.registry import PROBLEMS, Problem
 
-UNSAID = ("on_progress", "on_cell")
+UNSAID = ("on_progress", "on_cell", "on_result")
 """Arguments that change no answer."""
 
 
@@ -37,16 +37,18 @@ def shown(work: Callable[[], int], given: Mapping[str, Any], command: tuple[str,
 
 def script(told: Told, made: Mapping[int, Any], given: Mapping[str, Any], command: tuple[str, ...]) -> str:
     """Imports, what is read, the instance, the call, and what becomes of the answer."""
-    origins = Origins(_words(given), given.get("slices"), given.get("seed") or 0)
+    slices, seed = told.after.sliced
+    origins = Origins(_words(given), given.get("slices", slices), given.get("seed", seed) or 0)
     renderer = Renderer(origins)
     function, args, kwargs = told.call.func, list(told.call.args), dict(told.call.keywords)
     lines: list[str] = []
-    if args and id(args[0]) in made:
-        whole = origins(renderer, args[0])
-        lines.append(f"instance = {whole or _made(renderer, *made[id(args[0])])}")
-        called = ["instance", *map(renderer.value, args[1:])]
-    else:
-        called = [*map(renderer.value, args)]
+    called = []
+    for value in args:
+        whole = origins(renderer, value) if id(value) in made else renderer.value(value)
+        if id(value) in made and not lines:
+            lines.append(f"instance = {whole or _made(renderer, *made[id(value)])}")
+            whole = "instance"
+        called.append(whole or _made(renderer, *made[id(value)]))
     usual = inspect.signature(function).parameters
     kept = {
         name: replace(value, stop=None) if isinstance(value, Limits) else value
@@ -76,8 +78,25 @@ ANSWERS = {
     "slots_curve": "curve",
     "write_map": "written",
     "run_grid": "ran",
+    "faults": "faults",
+    "check_plan": "faults",
+    "document_faults": "faults",
+    "written_faults": "faults, unchecked",
+    "calibration_faults": "faults, unchecked",
+    "check_map": "judged",
+    "map_cost": "cost",
 }
 """What the answer of a function is called."""
+
+
+SHOWN = {
+    "faults": '*faults, sep="\\n"',
+    "faults, unchecked": '*faults, sep="\\n"',
+    "judged": '*judged.faults, *judged.notes, sep="\\n"',
+    "cost": "cost.imbalance_mean, cost.best_possible_mean",
+}
+"""What is printed of an answer that no file is made of."""
+LOST_IMPORTS = "from moeopt.placement.load_plan import as_plan, instance_of"
 
 
 @contextmanager
@@ -149,11 +168,21 @@ def _after(renderer: Renderer, after: After) -> list[str]:
         renderer.imports.add("from dataclasses import replace")
         notes = [*map(quoted, after.before), "*result.notes", *map(quoted, after.behind)]
         lines.append(f"result = replace(result, notes={wrapped('(', notes, ')')})")
+    if after.passes is not None:
+        steps, name = after.passes
+        renderer.imports.add("from moeopt.placement.per_step import measured")
+        lines.append(f"result = measured(instance, result, {renderer.value(steps)}, {quoted(name)})")
+    if after.lost:
+        renderer.imports.update(("from moeopt import placement", LOST_IMPORTS))
+        lines += ["if not faults:", "    shape = instance_of(document)", "    held = as_plan(document, shape.layers)"]
+        lines += ['    lost = {by: placement.lost_if(shape, held, by=by) for by in ("gpu", "node")}', "    print(lost)"]
     return lines
 
 
 def _written(renderer: Renderer, answer: str, given: Mapping[str, Any], command: tuple[str, ...]) -> list[str]:
     """Where the answer goes."""
+    if answer in SHOWN:
+        return [f"print({SHOWN[answer]})"]
     if answer == "written":
         return ['print(*written.options, sep="\\n")']
     if answer == "ran":
