@@ -43,7 +43,7 @@ def collocate(
         str,
         typer.Argument(
             metavar="TRACE",
-            help="A routing trace (.npz with topk_ids (layers, tokens, k) and layers, the id of each layer; or .jsonl), "
+            help="A routing trace: .npz with topk_ids (layers, tokens, k) and layers, the id of each, or .jsonl; "
             "pairs, or an instance.",
         ),
     ],
