@@ -82,16 +82,6 @@ def figures(result: Result, floors: list[float] | None = None) -> dict[str, Any]
     }
 
 
-def floors_of(comparison: Comparison) -> list[float] | None:
-    """The best bound of each layer that any row proved for the full set of rules."""
-    rows = [
-        [layer["lower_bound"] for layer in row.result.solution["layers"]]
-        for row in comparison.rows
-        if row.result is not None and row.result.solution is not None and not row.remark
-    ]
-    return [max(column) for column in zip(*rows, strict=True)] if rows else None
-
-
 def comparison_table(comparison: Comparison, *, everything: bool = False) -> Table:
     """A row a method, and what no plan can beat; long reasons are cut unless `everything` is wanted."""
     name = comparison.instance.get("name") or "instance"
@@ -116,7 +106,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
     )
     made.columns[-1].justify = "left"
     made.columns[-1].no_wrap = False
-    floors = floors_of(comparison)
+    floors = comparison.floors()
     reference = None
     for row in comparison.rows:
         best = row.method == comparison.best
