@@ -178,6 +178,22 @@ def test_a_policy_over_the_budget_is_a_row_and_no_error(
     assert lpt == fresh and "best" not in fresh and "over" in fresh
 
 
+@pytest.mark.parametrize("width", [100, 120])
+def test_the_table_fits_a_terminal_and_folds_its_remarks(
+    width: int, history: Path, moeopt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.console import Console
+
+    words = ("replay", history, *QUICK, "--max-moves", 1)
+    whole = moeopt(*words).out
+    monkeypatch.setattr("moeopt.cli.say._console", lambda stream: Console(file=stream, width=width, markup=False))
+    shown = moeopt(*words).out
+    table = [line for line in shown.splitlines() if not line.startswith(("history", "first", "budget", "time"))]
+    assert max(map(len, table)) <= width < max(map(len, whole.splitlines()))
+    numbers = [line[:75].split() for line in whole.splitlines() if line.startswith((" keep", " eplb", " bound"))]
+    assert numbers == [line[:75].split() for line in table if line.startswith((" keep", " eplb", " bound"))]
+
+
 def test_conflicting_rules_are_infeasible(history: Path, moeopt: Callable[..., Any]) -> None:
     run = moeopt("replay", history, *SHAPE, "--min-replicas", 2, "--policies", "keep")
     assert run.code == 3 and "infeasible" in run.err
