@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,25 +78,41 @@ class Comparison:
         return (f"interrupted: {', '.join(self.not_run)} {'was' if len(self.not_run) == 1 else 'were'} not run",)
 
     def gap(self, row: Row) -> float | None:
-        """Gap of a row to the best bound of all rows."""
+        """Gap of a row's objective, which is a sum over layers, to the best bound of all rows."""
         if row.result is None or row.result.objective is None or self.lower_bound is None:
             return None
         return max(relative_gap(row.result.objective, self.lower_bound), 0.0)
 
+    def floors(self) -> list[float] | None:
+        """The best bound of each layer that any row proved for the full set of rules; ``None`` without layers."""
+        rows = [_layers(row) for row in self.rows if not row.remark and _layers(row)]
+        return [max(column) for column in zip(*(_bounds(row) for row in rows), strict=True)] if rows else None
+
+    def layer_gaps(self, row: Row, floors: Sequence[float] | None = None) -> list[float]:
+        """Gap of each layer to the best bound of all rows; empty for a plan without layers, or that breaks a rule."""
+        floors = self.floors() if floors is None else floors
+        if row.remark or floors is None:
+            return []
+        tops = [layer["max_load"] for layer in _layers(row)]
+        return [max(relative_gap(top, floor), 0.0) for top, floor in zip(tops, floors, strict=True)]
+
     def __str__(self) -> str:
-        """A text table: a line a method, and the bound."""
+        """A text table, with the figures of the command line: a line a method, and the bound."""
         summed = any(row.result is not None and row.result.unit == "imbalance" for row in self.rows)
+        floors = self.floors()
+        moving = any(_moves(row) is not None for row in self.rows)
         heads = (
             "method",
             "imbalance sum" if summed else "objective",
             "imbalance mean",
             "imbalance worst",
-            "gap",
+            *(["gap"] if floors is None else ["gap mean", "gap worst"]),
+            *(["moves"] if moving else []),
             "remark",
         )
-        lines = [heads, *(self._cells(row) for row in self.rows)]
+        lines = [heads, *(self._cells(row, floors, moving) for row in self.rows)]
         if self.lower_bound is not None:
-            lines.append(("lower bound", total(self.lower_bound, summed), "", "", "", ""))
+            lines.append(("lower bound", total(self.lower_bound, summed), *[""] * (len(heads) - 2)))
         widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
         made = []
         for line in lines:
@@ -104,21 +120,43 @@ class Comparison:
             made.append("  ".join([line[0].ljust(widths[0]), *numbers, line[-1]]).rstrip())
         return "\n".join([*made, *self.notes])
 
-    def _cells(self, row: Row) -> tuple[str, ...]:
+    def _cells(self, row: Row, floors: Sequence[float] | None, moving: bool) -> tuple[str, ...]:
         result = row.result
         if result is None or result.objective is None:
             reason = row.reason if result is None else str(result.status)
             reason = " ".join(reason.split())
             short = reason if len(reason) <= REASON_SHOWN else reason[: REASON_SHOWN - 4] + " ..."
-            return (row.method, "-", "-", "-", "-", short)
+            return (row.method, *["-"] * ((4 if floors is None else 5) + moving), short)
         layers = (result.solution or {}).get("layers", ())
         ratios = [layer["imbalance"] for layer in layers if "imbalance" in layer]
-        gap = None if row.remark else self.gap(row)
+        if floors is None:
+            gap = None if row.remark else self.gap(row)
+            gaps = ["-" if gap is None else percent(gap)]
+        else:
+            each = self.layer_gaps(row, floors)
+            gaps = [percent(sum(each) / len(each)), percent(max(each))] if each else ["-", "-"]
+        moves = _moves(row)
         return (
             row.method,
             total(result.objective, result.unit == "imbalance"),
             f"{sum(ratios) / len(ratios):.4f}" if ratios else "-",
             f"{max(ratios):.4f}" if ratios else "-",
-            "-" if gap is None else percent(gap),
+            *gaps,
+            *(["-" if moves is None else f"{moves:,}"] if moving else []),
             ", ".join(part for part in ("best" if row.method == self.best else "", row.said) if part),
         )
+
+
+def _layers(row: Row) -> Sequence[Mapping[str, Any]]:
+    """Layers of a plan, where they have a load and a bound each."""
+    layers = () if row.result is None else (row.result.solution or {}).get("layers", ())
+    return layers if layers and all("max_load" in one and "lower_bound" in one for one in layers) else ()
+
+
+def _bounds(layers: Sequence[Mapping[str, Any]]) -> list[float]:
+    return [layer["lower_bound"] for layer in layers]
+
+
+def _moves(row: Row) -> int | None:
+    """Copies to load, where a plan runs."""
+    return None if row.result is None else (row.result.solution or {}).get("moves")

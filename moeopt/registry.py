@@ -186,8 +186,22 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         with self.readied(instance, method):
             return self._solved(instance, method, warm_start, context)
 
-    def _solved(self, instance: InstanceT, method: str, warm_start: Any, context: Context) -> Result:
-        """Prepare, run and judge."""
+    def answer(self, shown: InstanceT, judged: InstanceT, *, method: str, limits: Limits, seed: int) -> Result:
+        """As `solve`, of a method that is shown one instance and judged by another, which lacks a rule of it."""
+        limits, seed = self.checked(shown, limits, seed)
+        context = Context(limits, seed, Deadline(limits.time_s, limits.stop))
+        with self.readied(shown, method):
+            return self._solved(shown, method, None, context, judged)
+
+    def _solved(
+        self,
+        instance: InstanceT,
+        method: str,
+        warm_start: Any,
+        context: Context,
+        judged: InstanceT | None = None,
+    ) -> Result:
+        """Prepare, run and judge, by the rules of `judged` where they are others."""
         chosen, listener = self.method(method), context.on_progress
         instance = self.prepared(instance, context)
         conflicts = self.conflicts(instance)
@@ -203,7 +217,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         outcome = chosen.run(instance, context)
         if outcome.stop is Stop.TIME and context.deadline.stopped():
             outcome = replace(outcome, stop=Stop.INTERRUPTED)
-        result = self.result(instance, method, outcome, context)
+        result = self.result(instance if judged is None else judged, method, outcome, context)
         if isinstance(listener, Listener) and listener.note is not None:
             result = replace(result, notes=(*result.notes, listener.note))
         return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -345,6 +346,25 @@ def test_a_comparison_prints_as_a_table() -> None:
     assert [row.split()[0] for row in rows] == ["contiguous", "fold", "lpt", "bad", "lower"]
     assert rows[1].endswith("fold does not apply: fold needs two slots on every GPU and equal speeds")
     assert sum(row.endswith("best") for row in rows) == 1 and all(len(row) < 180 for row in rows)
+
+
+def test_a_printed_comparison_has_the_figures_of_the_command_line() -> None:
+    from moeopt.cli.tables import comparison_table
+
+    instance = placement.PlacementInstance(
+        [[8, 4, 2, 2], [5, 0, 1, 9]], gpus=2, slots=6, current=[[0, 1, 2, 3, 0, 1], [0, 1, 2, 3, 0, 3]]
+    )
+    comparison = placement.compare(instance, ["contiguous", "lpt"], plans={"runs": instance.current})
+    head, *rows = (re.split(r"  +", line.strip()) for line in str(comparison).splitlines())
+    table = comparison_table(comparison)
+    shown = {str(column.header): list(column.cells) for column in table.columns}
+    assert head == [name for name in shown if name not in ("replicas max", "time")]
+    assert "moves" in head and "gap mean" in head and "gap" not in head
+    for at, row in enumerate(rows[:3]):
+        numbers = [str(shown[name][at]) for name in head]
+        assert row == [text for text in numbers if text]
+    gaps = comparison.layer_gaps(comparison.rows[0])
+    assert len(gaps) == 2 and sum(gaps) / 2 != comparison.gap(comparison.rows[0])
 
 
 def test_faults_that_repeat_are_told_once() -> None:

@@ -9,9 +9,9 @@
 ... })
 >>> documents = [bench.run_cell(cell) for cell in grid.cells()]
 >>> print(bench.pivot(documents, ["policy", "shape"], "imbalance_mean").as_text())
-policy         four
-contiguous  1.87573
-lpt         1.08011
+policy        four
+contiguous  1.8757
+lpt         1.0801
 """
 
 from __future__ import annotations

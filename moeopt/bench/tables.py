@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from io import StringIO
 from typing import Any
 
+from moeopt.bench import written
 from moeopt.errors import Violations
+from moeopt.result import relative_gap
 
 AXES = ("policy", "shape", "loads", "seed")
 METRICS = {
@@ -18,8 +18,8 @@ METRICS = {
     "imbalance_worst": "max over mean GPU load of the worst layer",
     "objective": "the objective",
     "lower_bound": "the bound that the policy proved itself",
-    "gap": "gap to its own bound",
-    "gap_worst": "gap of the worst layer to its own bound",
+    "gap": "gap to the best bound that any policy proved for the same instance",
+    "gap_worst": "gap of the worst layer to the policy's own bound",
     "runtime_s": "seconds, as measured where it was run",
 }
 """What cells can be compared by."""
@@ -52,60 +52,32 @@ class Pivot:
     spreads: tuple[tuple[float | None, ...], ...]
     missing: int
 
-    def _lines(self) -> list[list[str]]:
-        heads = [self.rows, *(name or self.metric for name in self.column_names)]
-        most = max((count for row in self.counts for count in row), default=0)
-        cells = [
-            ["-" if mean is None else f"{mean:.6g}" + (f" ({count})" if count < most else "")
-             for mean, count in zip(*pair, strict=True)]
-            for pair in zip(self.means, self.counts, strict=True)
-        ]  # fmt: skip
-        return [heads, *([name, *row] for name, row in zip(self.row_names, cells, strict=True))]
+    @property
+    def said(self) -> str:
+        """What the metric is."""
+        return METRICS[self.metric]
 
     def as_text(self) -> str:
         """Columns for a terminal."""
-        lines = self._lines()
-        widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
-        made = []
-        for line in lines:
-            numbers = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
-            made.append("  ".join([line[0].ljust(widths[0]), *numbers]).rstrip())
-        return "\n".join(made)
+        return written.as_text(self)
 
     def as_markdown(self) -> str:
         """A table with what it shows above it."""
-        from moeopt.report.as_markdown import plain
-
-        heads, *rows = [[plain(cell) for cell in line] for line in self._lines()]
-        ruled = ["---", *["---:"] * (len(heads) - 1)]
-        return "\n".join([self._said(), "", *("| " + " | ".join(line) + " |" for line in [heads, ruled, *rows]), ""])
+        return written.as_markdown(self)
 
     def as_tex(self) -> str:
         """A table for a paper."""
-        from moeopt.report.as_tex import plain
-
-        heads, *rows = [[plain(cell) for cell in line] for line in self._lines()]
-        body = [" & ".join(row) + r" \\" for row in rows]
-        begin = [f"% {self._said()}", f"\\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}", r"\hline"]
-        return "\n".join([*begin, " & ".join(heads) + r" \\", r"\hline", *body, r"\hline", r"\end{tabular}", ""])
+        return written.as_tex(self)
 
     def as_csv(self) -> str:
         """A row a pair of values, in full precision."""
-        from moeopt.report.as_csv import cell
-
-        buffer = StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow([self.rows, self.columns or "all", "metric", "mean", "standard_deviation", "cells"])
-        for at, row in enumerate(self.row_names):
-            for over, column in enumerate(self.column_names):
-                figures = (self.means[at][over], self.spreads[at][over], self.counts[at][over])
-                writer.writerow([cell(row), cell(column), self.metric, *figures])
-        return buffer.getvalue()
+        return written.as_csv(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The same for programs."""
         return {
             "metric": self.metric,
+            "description": self.said,
             "rows": {"axis": self.rows, "names": list(self.row_names)},
             "columns": {"axis": self.columns or None, "names": list(self.column_names)},
             "means": [list(row) for row in self.means],
@@ -113,10 +85,6 @@ class Pivot:
             "cells": [list(row) for row in self.counts],
             "missing": self.missing,
         }
-
-    def _said(self) -> str:
-        without = f"; {self.missing} cells have none" if self.missing else ""
-        return f"{self.metric}: {METRICS[self.metric]}; means over all other axes{without}."
 
 
 def axes_of(text: str) -> list[str]:
@@ -139,11 +107,15 @@ def pivot(documents: Iterable[Mapping[str, Any]], axes: Sequence[str], metric: s
     InstanceError
         No such axis or metric; no axis, more than two, or the same twice.
 
-    >>> cells = [{"cell": {"policy": name, "seed": seed}, "gap": gap} for name, seed, gap in
-    ...          [("lpt", 0, 0.2), ("lpt", 1, 0.4), ("search", 0, 0.1), ("search", 1, None)]]
+    Gaps are to the best bound of all `documents` of the same shape, loads and seed, as a comparison has them.
+
+    >>> cells = [
+    ...     {"cell": {"policy": name, "shape": "g", "loads": "z", "seed": seed}, "objective": top, "lower_bound": low}
+    ...     for name, seed, top, low in [("lpt", 0, 10, 6), ("lpt", 1, 10, 5), ("search", 0, 8, 7.5)]
+    ... ]
     >>> found = pivot(cells, ["policy"], "gap")
     >>> [mean for (mean,) in found.means], found.counts, found.missing
-    ([0.30000000000000004, 0.1], ((2,), (1,)), 1)
+    ([0.375, 0.0625], ((2,), (1,)), 0)
     """
     check = Violations()
     for axis in axes:
@@ -159,10 +131,12 @@ def pivot(documents: Iterable[Mapping[str, Any]], axes: Sequence[str], metric: s
     rows, columns = axes[0], axes[1] if len(axes) == 2 else ""
     values: dict[tuple[str, str], list[float]] = {}
     missing = 0
+    documents = list(documents)
+    bounds = _bounds(documents)
     for document in documents:
         cell = document["cell"]
         held = values.setdefault((str(cell[rows]), str(cell[columns]) if columns else ""), [])
-        value = document.get(metric)
+        value = _gap(document, bounds) if metric == "gap" else document.get(metric)
         if value is None or document.get("remark"):
             missing += 1  # a plan that breaks a rule is none
         else:
@@ -176,3 +150,22 @@ def pivot(documents: Iterable[Mapping[str, Any]], axes: Sequence[str], metric: s
         tuple(tuple(statistics.stdev(cell) if len(cell) > 1 else None for cell in row) for row in table),
         missing,
     )  # fmt: skip
+
+
+def _bounds(documents: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], float]:
+    """The largest bound of each instance that a policy proved under all its rules."""
+    found: dict[tuple[Any, ...], float] = {}
+    for document in documents:
+        bound = document.get("lower_bound")
+        if bound is not None and not document.get("remark"):
+            found[_instance(document)] = max(bound, found.get(_instance(document), bound))
+    return found
+
+
+def _gap(document: Mapping[str, Any], bounds: Mapping[tuple[Any, ...], float]) -> float | None:
+    bound, objective = bounds.get(_instance(document)), document.get("objective")
+    return None if bound is None or objective is None else max(relative_gap(objective, bound), 0.0)
+
+
+def _instance(document: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(document["cell"].get(axis) for axis in AXES[1:])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import HAS_RICH, TyperGroup
 
 from moeopt.cli.once import OnceCommand
 from moeopt.cli.plain import read_plainly
@@ -48,6 +49,10 @@ PARSING: dict[str, Any] = {
 }
 
 
+MARKUP = re.compile(r"(\[[a-zA-Z/@#])")
+"""How markup begins."""
+
+
 class Verbs(TyperGroup):
     """Verbs by name and line; the one that is called is imported, options and all."""
 
@@ -70,7 +75,20 @@ def command_of(name: str) -> Any:
     module = import_module(f"moeopt.cli.{name}")
     alone = typer.Typer(**PARSING)
     alone.command(name, cls=OnceCommand, epilog=module.EXAMPLE)(getattr(module, name))
-    return typer.main.get_command(alone)
+    made = typer.main.get_command(alone)
+    for text in (made, *made.params):
+        text.help = _literal(text.help)  # type: ignore[attr-defined]
+    made.epilog = _literal(made.epilog)
+    return made
+
+
+def _literal(text: str | None) -> str | None:
+    """Help in which a list in brackets stays one, where it would be read as markup and left out.
+
+    >>> _literal("policies: [eplb, lpt], seeds: [0, 1]")
+    'policies: \\\\[eplb, lpt], seeds: [0, 1]'
+    """
+    return MARKUP.sub(r"\\\1", text) if text and HAS_RICH else text
 
 
 app = typer.Typer(cls=Verbs, **PARSING)

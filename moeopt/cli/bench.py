@@ -144,12 +144,14 @@ def _told(listener: Any) -> Any:
 
 
 def _show(read: Grid, found: Pivot, documents: list[dict[str, Any]], json: bool, say: Say, ran: int, kept: int) -> None:
+    from moeopt.bench.written import heading
+
     reasons = Counter(str(one["reason"]) for one in documents if not one["status"])
     if json:
         known = {"schema": "moeopt/bench/1", "cells": len(read), "ran": ran, "kept": kept}
         say.document({**known, "without_result": dict(reasons), "pivot": found.to_dict()})
     elif not say.quiet:
-        say.line(f"{found.metric}, the mean over cells")
+        say.line(heading(found))
         say.line(found.as_text())
     say.note(f"{count(ran, 'cell')} run, {kept:,} kept, of {len(read):,}")
     for line in few([f"{count(times, 'cell')}: {reason}" for reason, times in reasons.most_common()], say.verbose):

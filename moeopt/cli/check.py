@@ -87,7 +87,8 @@ def check(
 
     With an LLM (--hf-config or --llm) its experts, layers and the size of an expert are known; without a shape its
     facts are shown. Exit 2 for a shape that place refuses too, 3 where the memory cannot hold one replica of each
-    expert.
+    expert. There is no --show-python, as no one call of the library says all this: in Python, PlacementInstance of
+    moeopt.placement refuses what this does.
     """
     found = Violations()
     llm = which.facts()

@@ -41,7 +41,11 @@ def collocate(
     say: Say,
     trace: Annotated[
         str,
-        typer.Argument(metavar="TRACE", help="A routing trace (.npz with topk_ids, .jsonl), pairs, or an instance."),
+        typer.Argument(
+            metavar="TRACE",
+            help="A routing trace: .npz with topk_ids (layers, tokens, k) and layers, the id of each, or .jsonl; "
+            "pairs, or an instance.",
+        ),
     ],
     where: Where,
     rules: PlanRules,

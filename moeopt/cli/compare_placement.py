@@ -99,10 +99,10 @@ class PlacementRoom(Room):
 
     def document(self, answer: Answer) -> Mapping[str, Any]:
         """The block in JSON."""
-        from moeopt.cli.tables import figures, floors_of
+        from moeopt.cli.tables import figures
 
         comparison = answer.comparison
-        floors = floors_of(comparison)
+        floors = comparison.floors()
         rows = []
         for row in comparison.rows:
             result = row.result

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from moeopt.cli import units
+from moeopt.cli.ask import ask
+from moeopt.cli.options import Showing
 from moeopt.cli.say import Say
 from moeopt.cli.verb import DONE, verb
 from moeopt.errors import InstanceError, Violation, Violations
@@ -23,6 +25,7 @@ moeopt generate shift --windows 24 --shape dsv3_288_g32 --tokens 1000000 -o hist
 @verb
 def generate(
     say: Say,
+    showing: Showing,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="See moeopt info generators.")],
     number: Annotated[str | None, typer.Option("--layers", metavar="L", help="L, number of layers.")] = None,
     experts: Annotated[int | None, typer.Option("--experts", help="E, experts in each layer.")] = None,
@@ -76,11 +79,19 @@ def generate(
     if drifts:
         assert windows is not None
         spread = 1.0 if sigma is None else sigma
-        history = generate_history(kind, windows=windows, **sizes, tokens=tokens, seed=seed, sigma=spread, drift=drift)
+        drawn: dict[str, Any] = {
+            "windows": windows,
+            **sizes,
+            "tokens": tokens,
+            "seed": seed,
+            "sigma": spread,
+            "drift": drift,
+        }
+        history = ask(generate_history, kind, **drawn)
         write_loads(output, history, force=force)
         say.note(f"history: {output}, {history.source}")
         return DONE
-    table = draw(kind, **sizes, tokens=tokens, seed=seed, alpha=alpha, sigma=sigma, noise=noise)
+    table = ask(draw, kind, **sizes, tokens=tokens, seed=seed, alpha=alpha, sigma=sigma, noise=noise)
     if output == STDOUT:
         for row in table.loads.tolist():
             say.line(",".join(map(str, row)))
@@ -121,7 +132,7 @@ def _refuse(kind: str, drifts: bool, output: str, of_drifts: dict[str, object], 
         raise InstanceError(found)
 
 
-def _sizes(unknown: list[Violation], shape: str | None, given: dict[str, int | None]) -> dict[str, int]:
+def _sizes(unknown: list[Violation], shape: str | None, given: dict[str, int | None]) -> dict[str, Any]:
     from moeopt.workload import SHAPES
 
     if shape is not None and shape not in SHAPES:

@@ -69,7 +69,9 @@ def inspect(
     tiers and faults are shown, -o draws the graph. Several of NCCL, or of nvidia-smi, are also looked at together, as
     the servers of one cluster.
 
-    Constants that calibrate wrote are shown with their residuals, ranges and sources, a replay with its policies.
+    Constants that calibrate wrote are shown with their residuals, ranges and sources, a replay with its policies. There
+    is no --show-python, as no one call of the library says all this: in Python, read_loads and findings of
+    moeopt.workload read loads and hold them against the laws.
     """
     from moeopt.cli.accepting import check_names
     from moeopt.cli.inputs import experts_of, sources

@@ -28,6 +28,21 @@ moeopt replay law.csv intent.csv --slices 6 --gpus 8 --slots 72 --json
 moeopt replay history.npz --gpus 32 --slots 288 --current plan.json --llm deepseek-v3 --bandwidth 50GB --step-time 30ms
 --steps 5000 --if-it-pays"""
 
+HEADS = {
+    "Imbalance, worst window": "worst window",
+    "Imbalance, worst layer": "worst layer",
+    "Imbalance, mean": "imbalance",
+    "Imbalance, total": "total",
+    "Moves, in all": "moves",
+    "Moves, a re-plan": "a re-plan",
+    "Moves, most": "most",
+    "Bytes moved": "bytes",
+    "Seconds, experts": "seconds",
+    "Seconds, stall": "stall",
+    "Seconds, saved": "saved",
+}
+"""Heads of a terminal's columns, where the report's stand in groups."""
+
 
 @verb
 def replay(
@@ -98,9 +113,9 @@ def replay(
             max_moves_per_layer=shape.max_moves_per_layer,
             prices=prices,
             if_it_pays=playing.if_it_pays,
-            windows=windows,
+            windows=None if windows == list(map(str, range(len(windows)))) else windows,
             notes=kept,
-            prepared={} if playing.slices is None else {"slices": playing.slices},
+            prepared=None if playing.slices is None else {"slices": playing.slices},
             limits=until,
             seed=solving.seed,
             on_progress=listener,
@@ -160,7 +175,7 @@ def _show(found: Replay, say: Say) -> None:
     from moeopt.report.replay_words import budget
 
     made = sheet_of(found)
-    shown = sheet(made.name, [head.title for head in made.heads], made.lines, {})
+    shown = sheet(made.name, [head.title for head in made.heads], made.lines, HEADS)
     shown.columns[0].header = "policy"
     say.show(shown)
     if say.verbose:

@@ -58,8 +58,8 @@ class Say:
         if not self.quiet:
             console = _console(sys.stdout)
             wide = console.options.update(width=PIPE_WIDTH)
-            natural = console.measure(what, options=wide).maximum
-            console.width = max(console.width, natural)  # rather a line the terminal wraps than digits lost
+            least = console.measure(what, options=wide).maximum - _foldable(what)
+            console.width = max(console.width, least)  # rather a line the terminal wraps than digits lost
             with console.capture() as captured:
                 console.print(what)
             lines = captured.get().strip("\n").split("\n")
@@ -169,6 +169,12 @@ def close_quietly() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_output()
+
+
+def _foldable(what: RenderableType) -> int:
+    """By how much a table gets narrower where its remarks fold."""
+    remarks = [one for one in getattr(what, "columns", ()) if one.min_width is not None and not one.no_wrap]
+    return sum(max([one.min_width, *(len(str(cell)) for cell in one.cells)]) - one.min_width for one in remarks)
 
 
 def _console(stream: Any) -> Console:

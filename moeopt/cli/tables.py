@@ -11,7 +11,7 @@ from moeopt.percent import tokens as tokens
 from moeopt.percent import total
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from moeopt.registry import Comparison, Row
     from moeopt.report.sheet import Line
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 REMARK = 80
 """Characters of a reason in a table of the terminal."""
+REMARK_LEAST = 20
+"""Columns that remarks have at least: fewer would make a line of every word."""
 
 
 def amount(result: Result, value: float, what: str = "") -> str:
@@ -82,16 +84,6 @@ def figures(result: Result, floors: list[float] | None = None) -> dict[str, Any]
     }
 
 
-def floors_of(comparison: Comparison) -> list[float] | None:
-    """The best bound of each layer that any row proved for the full set of rules."""
-    rows = [
-        [layer["lower_bound"] for layer in row.result.solution["layers"]]
-        for row in comparison.rows
-        if row.result is not None and row.result.solution is not None and not row.remark
-    ]
-    return [max(column) for column in zip(*rows, strict=True)] if rows else None
-
-
 def comparison_table(comparison: Comparison, *, everything: bool = False) -> Table:
     """A row a method, and what no plan can beat; long reasons are cut unless `everything` is wanted."""
     name = comparison.instance.get("name") or "instance"
@@ -114,9 +106,8 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
         "time",
         "remark",
     )
-    made.columns[-1].justify = "left"
-    made.columns[-1].no_wrap = False
-    floors = floors_of(comparison)
+    _folding(made.columns[-1])
+    floors = comparison.floors()
     reference = None
     for row in comparison.rows:
         best = row.method == comparison.best
@@ -143,6 +134,7 @@ def comparison_table(comparison: Comparison, *, everything: bool = False) -> Tab
             _claim(comparison),
             style="dim",
         )
+    _widened(made)
     return made
 
 
@@ -186,6 +178,16 @@ def _claim(comparison: Comparison) -> str:
     return "in part a solver's claim" if "solver" in kinds else "proved"
 
 
+def _folding(column: Column) -> None:
+    """A column of remarks: sentences, which fold where the terminal ends."""
+    column.justify, column.no_wrap, column.overflow = "left", False, "fold"
+
+
+def _widened(made: Table) -> None:
+    """Room for remarks, as far as they need it."""
+    made.columns[-1].min_width = min(REMARK_LEAST, max(len(str(cell)) for cell in made.columns[-1].cells))
+
+
 def _gap(value: float, floor: float) -> float:
     from moeopt.result import relative_gap
 
@@ -197,12 +199,12 @@ def sheet(name: str, titles: Sequence[str], lines: Sequence[Line], heads: Mappin
     from moeopt.report.words import short
 
     made = table(name, "method", *(heads.get(title, title.lower()) for title in titles), "remark")
-    made.columns[-1].justify = "left"
-    made.columns[-1].no_wrap = False
+    _folding(made.columns[-1])
     for line in lines:
         if line.kind == "bound":
             made.add_section()
         said = ", ".join(part for part in ("best" if line.kind == "best" else "", line.remark) if part)
         style = {"best": "bold green", "bound": "dim"}.get(line.kind)
         made.add_row(line.method, *(line.cells or ["-"] * len(titles)), short(spoken(said), REMARK), style=style)
+    _widened(made)
     return made

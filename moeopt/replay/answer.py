@@ -38,8 +38,9 @@ class Row:
 
     @property
     def budget_held(self) -> bool | None:
-        """Whether it was asked to hold its budget; ``None`` without one."""
-        return next((replan.budget_held for replan in self.replans), None)
+        """Whether no re-plan moved more than the budget; ``None`` without one."""
+        held = [replan.budget_held for replan in self.replans if replan.budget_held is not None]
+        return all(held) if held else None
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -70,7 +71,7 @@ class Replay:
     bound
         For every scored window the mean imbalance that no plan is below in it.
     best
-        Policy with the least mean imbalance, the first of equals.
+        Policy with the least mean imbalance of those that held their budget, the first of equals.
     complete, stop
         Whether all periods were played, and what ended the replay.
     conflicts
@@ -114,8 +115,8 @@ class Replay:
 
     @property
     def best(self) -> str | None:
-        """The policy with the least mean imbalance, the first of equals."""
-        judged = [row for row in self.rows if row.figures is not None]
+        """The policy with the least mean imbalance of those that held their budget, the first of equals."""
+        judged = [row for row in self.rows if row.figures is not None and row.budget_held is not False]
         return min(judged, key=_mean).policy if judged else None
 
     def to_dict(self) -> dict[str, Any]:

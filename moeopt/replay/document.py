@@ -67,7 +67,7 @@ class ReplanDocument(MapDocument):
     window: int = Field(description="the first window that it serves")
     seen: tuple[int, int] = Field(description="first and last window that it was made from")
     moves: int = Field(description="(expert, GPU) pairs that the plan before lacks")
-    budget_held: bool | None = Field(description="whether it was asked to hold the budget; null: there is none")
+    budget_held: bool | None = Field(description="whether it moved no more than the budget; null: there is none")
     imbalance_now: float | None = Field(description="over all layers in the windows seen, of the plan before")
     imbalance_after: float | None = Field(description="the same of the plan that was made")
     status: Literal["OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN"]
@@ -108,7 +108,7 @@ class PolicyDocument(BaseModel):
     policy: str
     method: str
     max_moves: int | None
-    budget_held: bool | None
+    budget_held: bool | None = Field(description="whether every re-plan did; null: it has none")
     reason: str = Field(description="why it failed; empty where it did not")
     figures: FiguresDocument | None
     scores: list[ScoreDocument]
@@ -135,7 +135,7 @@ class ReplayDocument(BaseModel):
     scored: tuple[int, int] = Field(description="first and last window that was scored")
     bound: list[float] = Field(description="for every scored window, what no plan made for it alone is below")
     policies: list[PolicyDocument]
-    best: str | None = Field(description="the policy with the least mean imbalance")
+    best: str | None = Field(description="the policy with the least mean imbalance of those that held their budget")
     complete: bool
     stop: STOPS
     conflicts: list[dict[str, Any]]

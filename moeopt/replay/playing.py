@@ -25,6 +25,7 @@ from moeopt.placement.replanning.report import running_plan
 from moeopt.registry import Progress
 from moeopt.replay.answer import Row
 from moeopt.replay.figures import Figures, figures
+from moeopt.replay.over import within_budget
 from moeopt.replay.policies import KEEP, SUM, Answer, Policy, Task, answered, first_plan, seen
 from moeopt.replay.prices import Clock, Prices
 from moeopt.replay.replan import Replan
@@ -72,6 +73,7 @@ class Playing:
     clock: Clock | None = None
     kept: list[Score] = field(default_factory=list)
     score_s: float = 0.0
+    budgetless: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.deadline = Deadline(self.limits.time_s, self.limits.stop)
@@ -209,9 +211,8 @@ class Playing:
     def _replanned(self, state: _State, period: Period, result: Result, held: bool) -> Replan:
         """What a policy's answer does to its plan."""
         policy = state.policy
-        limited = (policy.max_moves, policy.max_moves_per_layer) != (None, None) or self.history.move_cost > 0
         if not held:
-            self.notes.append(f"{policy.name} knows no budget of moves: it was run without one")
+            self.budgetless.add(policy.name)
         self._note(policy.name, result)
         solution = result.solution or {}
         made = Replan(
@@ -219,7 +220,7 @@ class Playing:
             period.seen,
             result.plan,
             solution.get("moves", 0),
-            held if limited else None,
+            None,
             solution.get("imbalance_now"),
             solution.get("imbalance_total"),
             str(result.status),
@@ -227,12 +228,12 @@ class Playing:
             runtime_s=result.runtime_s,
         )
         if result.plan is None:
-            return replace(made, note=f"no plan ({result.status}, {result.stop}): the running one stays")
-        if made.moves and self.if_it_pays:
+            made = replace(made, note=f"no plan ({result.status}, {result.stop}): the running one stays")
+        elif made.moves and self.if_it_pays:
             made = self._weighed(made, result, period)
         if made.plan is not None and _same(made.plan, state.plan):
             made = replace(made, plan=None)
-        return made
+        return replace(made, budget_held=within_budget(policy, self.history, state.plan, made.plan))
 
     def _note(self, who: str, result: Result) -> None:
         """What a solve has to say, once a policy."""

@@ -117,7 +117,8 @@ def seen(
 def make_plan(policy: Policy, shown: PlacementInstance, limits: Limits, seed: int) -> tuple[Result, bool]:
     """The policy's answer, and whether it was asked to hold the budget.
 
-    A method that knows no budgets is asked without one; the caller says so.
+    A method that knows no budgets is asked without one; the caller says so. Whoever moves more than the budget is
+    judged like all others: a policy of somebody's is shown the budget, but no plan of it is refused for that.
     """
     method = PROBLEM.method(policy.method)
     limited = shown.changed(max_moves=policy.max_moves, max_moves_per_layer=policy.max_moves_per_layer)
@@ -127,6 +128,8 @@ def make_plan(policy: Policy, shown: PlacementInstance, limits: Limits, seed: in
     reason = method.applies(limited)
     if reason is not None:
         raise NotApplicable(f"{policy.method} does not apply: {reason}")
+    if method.claim == "plug-in":
+        return PROBLEM.answer(limited, shown, method=policy.method, limits=limits, seed=seed), held
     return PROBLEM.solve(limited, method=policy.method, limits=limits, seed=seed), held
 
 

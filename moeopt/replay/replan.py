@@ -21,7 +21,7 @@ class Replan:
     moves
         (expert, GPU) pairs that it has and the one before lacks.
     budget_held
-        Whether the policy was asked to hold its budget; ``None`` without one.
+        Whether it moved no more than the budget; ``None`` without one.
     imbalance_now, imbalance_after
         Over all layers, in the windows seen: of the plan before, and of the plan made; ``None`` without one.
     status, stop

@@ -16,6 +16,7 @@ from moeopt.placement.public import PROBLEM
 from moeopt.placement.replanning.report import running_plan
 from moeopt.registry import Progress
 from moeopt.replay.answer import Replay
+from moeopt.replay.over import budget_notes
 from moeopt.replay.playing import Playing
 from moeopt.replay.policies import COMBINES, KEEP, SUM, policies
 from moeopt.replay.prices import Prices
@@ -62,7 +63,7 @@ def replay(
     first
         Method of the first placement (``search``), the same for all policies; not beside `current`.
     max_moves, max_moves_per_layer
-        The budget of every re-plan; ``"10%"`` is of all slots.
+        The budget of every re-plan; ``"10%"`` is of all slots. A policy that moves more is scored, but never best.
     prices
         Tell seconds, stall and break-even too.
     if_it_pays
@@ -114,6 +115,7 @@ def replay(
     else:
         with closing(Pools(executor)) as run.pools:
             run.play(first or FIRST)
+    rows = run.rows()
     return Replay(
         history,
         tuple(windows) if windows is not None else tuple(map(str, range(len(history.windows)))),
@@ -125,14 +127,18 @@ def replay(
         run.first,
         GIVEN if history.current is not None else first or FIRST,
         tuple(run.bound),
-        run.rows(),
+        rows,
         common.max_moves,
         max_moves_per_layer,
         prices,
         if_it_pays,
         run.stop,
         seed,
-        tuple(dict.fromkeys((*notes, *history.notes, *run.all_notes()))),
+        tuple(
+            dict.fromkeys(
+                (*notes, *history.notes, *run.all_notes(), *budget_notes(rows, run.budgetless, max_moves_per_layer))
+            )
+        ),
         versions("numpy"),
         run.deadline.elapsed_s(),
         run.conflicts,

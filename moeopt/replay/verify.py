@@ -99,7 +99,7 @@ class _Referee:
             kept = math.fsum(self.clock.experts_s(score(t, self.history.windows[t], first)) for t in windows)
         for row in form.policies:
             self._row(row, first, kept)
-        judged = [row for row in form.policies if row.figures is not None]
+        judged = [row for row in form.policies if row.figures is not None and row.budget_held is not False]
         best = min(judged, key=lambda row: row.figures.imbalance_mean if row.figures else 0.0, default=None)
         self._hold("best", form.best, None if best is None else best.policy)
         return self.found
@@ -108,6 +108,8 @@ class _Referee:
         """One policy, window by window."""
         name, plan = f"policy {row.policy}", first
         replans = {replan.window: replan for replan in row.replans}
+        budgets = [one.budget_held for one in row.replans if one.budget_held is not None]
+        self._hold(f"{name}: budget_held", row.budget_held, all(budgets) if budgets else None)
         given = {one.window: one for one in row.scores}
         if len(replans) != len(row.replans) or len(given) != len(row.scores):
             self.found.append(f"{name}: a window stands twice")
@@ -148,11 +150,9 @@ class _Referee:
         counts = count_moves(running, plan.slot_expert)
         self._hold(f"{where}: moves", replan.moves, sum(counts))
         each = self.form.max_moves_per_layer
-        if replan.budget_held:
-            if row.max_moves is not None and sum(counts) > row.max_moves:
-                self.found.append(f"{where}: {sum(counts)} moves, allowed {row.max_moves}")
-            if each is not None and max(counts) > each:
-                self.found.append(f"{where}: {max(counts)} moves in a layer, allowed {each}")
+        over = (row.max_moves is not None and sum(counts) > row.max_moves) or (each is not None and max(counts) > each)
+        limited = row.max_moves is not None or each is not None
+        self._hold(f"{where}: budget_held", replan.budget_held, not over if limited else None)
         found = Replan(
             replan.window, period.seen, plan, sum(counts), replan.budget_held, None, None, replan.status, replan.stop
         )

@@ -33,7 +33,7 @@ def sheet(block: Block) -> Sheet:
         name=summary.name,
         verdict=words.verdict(summary),
         facts=words.facts(summary.instance),
-        heads=[Head(column.group, column.head) for column in table.columns(summary)],
+        heads=[Head(column.group, column.head, aside=column.aside) for column in table.columns(summary)],
         lines=table.lines(summary),
         notes=table.notes(summary),
         footnotes=table.FOOTNOTES,

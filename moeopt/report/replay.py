@@ -84,7 +84,7 @@ def _lines(replay: Replay, columns: list[Column]) -> list[Line]:
         if row.figures is None:
             found.append(Line("none", row.policy, (), words.short(row.reason or "no window was scored")))
             continue
-        kind = "best" if row.policy == replay.best else "plan"
+        kind = "best" if row.policy == replay.best else "broken" if row.budget_held is False else "plan"
         cells = tuple(cell(row.figures) for _, cell, _ in columns)
         found.append(Line(kind, row.policy, cells, remark(replay, row)))
     if replay.bound:

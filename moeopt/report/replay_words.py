@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moeopt.percent import percent
 from moeopt.replay.answer import Replay, Row
+from moeopt.replay.over import over
 from moeopt.replay.policies import KEEP
 from moeopt.report import words
 from moeopt.report.sheet import Text
@@ -21,6 +22,10 @@ FOOTNOTES = [
         "(sum over windows and layers of max over g of C(l,g)) / (sum of ideals): windows with more tokens count more.",
     ),
     ("Moves", "(expert, GPU) pairs that a plan has and the one before lacks; a re-plan: the mean, of all slots."),
+    (
+        "Over the budget",
+        "a policy that moved more than it was allowed at any re-plan; it is scored like the others, and never best.",
+    ),
     (
         "Bound",
         "the certified lower bound of every window by itself: no plan is below it there. One plan for several windows "
@@ -43,11 +48,15 @@ def verdict(replay: Replay) -> list[Text]:
     """Who is best, by how much, and what the others do."""
     best = next((row for row in replay.rows if row.policy == replay.best), None)
     if best is None or best.figures is None:
+        if any(row.figures is not None for row in replay.rows):
+            return [["No policy held its budget of moves to the end; the table says by how much."]]
         return [["No policy came to the end; the table has the reasons."]]
     windows = words.count(len(replay.scored), "window")
     mean = words.ratio(best.figures.imbalance_mean)
     if len(replay.rows) > 1:
-        pieces = ["Over ", windows, " that it had not seen, ", words.Name(best.policy), f" is the most even: {mean} on"]
+        within = " of those within their budgets" if any(row.budget_held is False for row in replay.rows) else ""
+        most = f" is the most even{within}: {mean} on"
+        pieces = ["Over ", windows, " that it had not seen, ", words.Name(best.policy), most]
     else:
         pieces = [
             "Over ",
@@ -64,6 +73,8 @@ def verdict(replay: Replay) -> list[Text]:
         rest = [words.Name(row.policy), f" has {words.ratio(row.figures.imbalance_mean)}"]
         if row.method != KEEP:
             rest.append(f" with {percent(row.figures.moves_part)}")
+        if row.budget_held is False:
+            rest.append(", over the budget")
         said.append([*rest, "."])
     return said
 
@@ -109,8 +120,8 @@ def budget(replay: Replay) -> str:
 def remark(replay: Replay, row: Row) -> str:
     """What sets a policy apart."""
     parts = []
-    if row.method != KEEP and row.budget_held is False:
-        parts.append("knows no budget")
+    if said := over(row, replay.max_moves_per_layer):
+        parts.append(f"over the budget: {said}")
     elif row.method != KEEP and row.max_moves != replay.max_moves:
         parts.append("no budget" if row.max_moves is None else f"budget {words.count(row.max_moves, 'move')}")
     stayed = sum(replan.plan is None for replan in row.replans)

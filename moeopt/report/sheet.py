@@ -17,10 +17,14 @@ Text = Sequence[str]
 
 @dataclass(frozen=True)
 class Head:
-    """The head of a column of numbers; columns of one `group` stand together under its name."""
+    """The head of a column of numbers; columns of one `group` stand together under its name.
+
+    Those that are `aside` are left out where a table has no room for everything, as in a paper.
+    """
 
     group: str
     head: str = ""
+    aside: bool = field(default=False, kw_only=True)
 
     @property
     def title(self) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from moeopt.percent import percent as plain_percent
-from moeopt.percent import percent_up
 from moeopt.report.sheet import Text as Text
 from moeopt.report.summary import NEAR_GAP, RowSummary, Summary
 
@@ -176,15 +175,15 @@ def _against(summary: Summary, best: RowSummary) -> list[Text]:
 
 
 def _bounded(summary: Summary, best: RowSummary) -> list[Text]:
-    if best.gap is None or best.gap_worst is None or best.layer_gap is None:
+    if best.gap_mean is None or best.gap_worst is None or best.layer_gap is None:
         return [["No bound is known: how much better a plan could be is open."]]
     source = "bounds that were checked exactly" if summary.certified else "a solver's bounds, which were not checked"
     if best.gap_worst <= 1e-9:
         return [[f"By {source}, no plan that keeps the rules is better on any layer."]]
     several = summary.instance.num_layers > 1
-    pieces = [f"By {source}, no plan that keeps the rules is more than {percent_up(best.gap)} better"]
+    pieces = [f"By {source}, no plan that keeps the rules is better by more than its gap: {percent(best.gap_mean)}"]
     if several:
-        pieces.append(f" in sum, nor more than {percent_up(best.gap_worst)} on any layer")
+        pieces.append(f" as a mean over layers, {percent(best.gap_worst)} on the worst")
     if several and best.layers_near:
         close = f"{best.layers_near} of {count(summary.instance.num_layers, 'layer')}"
         verb = "is" if best.layers_near == 1 else "are"

@@ -136,11 +136,7 @@ def _axes(
         if fits[0] and shape[:2] == (1, 1):
             fits[1] = False  # one token of one layer, in either order
         if fits[0] == fits[1]:
-            said = ids is not None or token_idx is not None
-            rule = f"of axes of {shape[0]} and {shape[1]}, " + (
-                "which are layers cannot be told" if fits[0] or not said else "none has one row a layer and a token"
-            )
-            fix = "Store the ids of the layers as `layers` and the place in the step as `token_idx` beside it"
+            rule, fix = _untold(shape, ids, token_idx, square=fits[0])
             check.add(ARRAY, f"shape {shape}", rule=rule, fix=fix)
         turned = fits[1]
         sizes = [shape[1], shape[0]] if turned else [shape[0], shape[1]]
@@ -151,6 +147,24 @@ def _axes(
         )
     first = None if token_idx is None or check.found else first_of(token_idx, sizes[1], check)
     return turned, names, first
+
+
+def _untold(
+    shape: tuple[int, ...], ids: Sequence[int] | None, token_idx: NDArray[Any] | None, *, square: bool
+) -> tuple[str, str]:
+    """Why the axes cannot be told, and the least that tells them."""
+    axes = f"of axes of {shape[0]} and {shape[1]}, "
+    if square and ids is None and token_idx is None:
+        fix = "Store `layers` beside it, the id of each layer: it tells, and nothing else is needed"
+        return f"{axes}which are layers cannot be told", fix
+    if square:
+        return f"{axes}which are layers cannot be told", "Leave out one token, so that the axes differ"
+    held = [
+        *([] if ids is None else [f"`layers` has {len(ids)}"]),
+        *([] if token_idx is None else [f"`token_idx` {'x'.join(map(str, token_idx.shape))}"]),
+    ]
+    fix = "Store as `layers` one id per layer; `token_idx`, one number per token, may be left out"
+    return f"{axes}none has one row a layer and a token: {', '.join(held)}", fix
 
 
 @dataclass(frozen=True, eq=False)

@@ -134,6 +134,52 @@ def test_the_pivot_is_the_mean_of_what_cells_have(tmp_path: Path) -> None:
     assert [one["runtime_s"] is not None for one in documents] == [True] * 24
 
 
+def cells_by_hand(metric: str = "objective") -> list[dict[str, Any]]:
+    """Two policies, two shapes, two seeds: the second policy is best on the first shape alone."""
+    tops = {("lpt", "a", 0): 10, ("lpt", "a", 1): 11, ("lpt", "b", 0): 100, ("lpt", "b", 1): 102,
+            ("search", "a", 0): 8, ("search", "a", 1): 9, ("search", "b", 0): 104}  # fmt: skip
+    return [
+        {
+            "cell": {"policy": policy, "shape": shape, "loads": "z", "seed": seed},
+            "objective": top,
+            "lower_bound": 8 if shape == "a" and policy == "lpt" else 7 if shape == "a" else 99.9,
+            metric: top,
+        }
+        for (policy, shape, seed), top in tops.items()
+    ]
+
+
+def test_gaps_are_to_the_best_bound_of_the_instance_and_shown_in_per_cent() -> None:
+    """A policy without a bound of its own worth the name is measured by that of the others."""
+    found = pivot(cells_by_hand(), ["policy", "shape"], "gap")
+    assert found.means[1][0] == pytest.approx((0 + 1 / 9) / 2)  # 8 proves 8 and 9, of which search knew 7
+    assert found.as_text().splitlines() == [
+        "policy  a (%)     b (%)",
+        "lpt     23.64  1.08",
+        "search   5.56  3.94 (1)",
+    ]
+    assert "gap to the best bound that any policy proved" in found.as_csv() and "0.0555" in found.as_csv()
+
+
+def test_a_table_for_a_paper_has_caption_label_deviations_and_the_best_in_bold() -> None:
+    text = pivot(cells_by_hand(), ["policy", "shape"], "gap").as_tex()
+    assert r"\label{tab:gap-policy-shape}" in text and r"mean $\pm$ standard deviation over all other axes." in text
+    assert [rule in text for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"a (\%) & b (\%) \\")] == [True] * 4
+    rows = [line for line in text.splitlines() if line.startswith(("lpt", "search"))]
+    assert rows[0].count("mathbf") == 1 and r"& $\mathbf{1.08} \pm" in rows[0]
+    assert rows[1].count("mathbf") == 1 and r"search & $\mathbf{5.56} \pm 7.86$ &" in rows[1]
+    turned = pivot(cells_by_hand(), ["shape", "policy"], "objective").as_tex()
+    assert [line.count("mathbf") for line in turned.splitlines() if line.startswith(("a &", "b &"))] == [1, 1]
+    assert "mathbf" not in pivot(cells_by_hand(), ["shape", "seed"], "gap").as_tex()
+
+
+@pytest.mark.parametrize("metric", ["imbalance_mean", "objective", "gap", "runtime_s"])
+def test_points_of_a_column_are_below_each_other(metric: str) -> None:
+    text = pivot(cells_by_hand(metric), ["policy", "shape"], metric).as_text()
+    _, *lines = text.splitlines()
+    assert len({line.rindex(".") for line in lines}) == 1 and len({line.index(".") for line in lines}) == 1
+
+
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is of POSIX")
 def test_killed_at_half_and_resumed_the_bytes_are_those_of_an_undisturbed_run(tmp_path: Path) -> None:
     grid = tmp_path / "grid.yaml"

@@ -42,7 +42,7 @@ def test_generated_history_is_replayed_written_and_verified(tmp_path: Path, moeo
     sizes = ("--windows", 4, "--layers", 2, "--experts", 8, "--top-k", 2, "--tokens", 500, "-o", file)
     assert moeopt("generate", "shift", *sizes).code == 0
     run = moeopt("replay", file, *QUICK, "--max-moves", "10%", "-o", answer)
-    assert run.code == 0 and "knows no budget" in run.out and "windows 1 to 3 are scored" in run.out
+    assert run.code == 0 and "over the budget: up to" in run.out and "windows 1 to 3 are scored" in run.out
     assert moeopt("verify", answer, file).out == f"{answer}: ok (every plan, score, move and figure)\n"
     seen = moeopt("inspect", answer)
     assert seen.code == 0 and "4, scored from 1 to 3" in seen.out and "eplb" in seen.out
@@ -159,6 +159,39 @@ def test_a_plug_in_is_a_policy_and_its_fault_is_a_row(
     assert run.code == 2
     assert "error: theirs_replay:fail: at window 2: the policy failed: ValueError: no" in run.err
     assert "theirs_replay:stay" in run.out
+
+
+def test_a_policy_over_the_budget_is_a_row_and_no_error(
+    history: Path, moeopt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "from moeopt import placement\n\n\ndef fresh(instance, limits, seed):\n"
+    code += "    return placement.solve(instance.changed(current=None, max_moves=None), method='lpt').plan\n"
+    (history.parent / "ctl_replay.py").write_text(code)
+    monkeypatch.chdir(history.parent)
+    run = moeopt(
+        "replay", history, *SHAPE, "--first", "lpt", "--policies", "keep,lpt,ctl_replay:fresh", "--max-moves", 1
+    )
+    assert run.code == 0 and "error" not in run.err
+    assert "ctl_replay:fresh@none or ctl_replay:fresh@100% may be" in run.err
+    lines = [line.split() for line in run.out.splitlines()]
+    (lpt,), (fresh,) = ([line[1:] for line in lines if line[:1] == [name]] for name in ("lpt", "ctl_replay:fresh"))
+    assert lpt == fresh and "best" not in fresh and "over" in fresh
+
+
+@pytest.mark.parametrize("width", [100, 120])
+def test_the_table_fits_a_terminal_and_folds_its_remarks(
+    width: int, history: Path, moeopt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.console import Console
+
+    words = ("replay", history, *QUICK, "--max-moves", 1)
+    whole = moeopt(*words).out
+    monkeypatch.setattr("moeopt.cli.say._console", lambda stream: Console(file=stream, width=width, markup=False))
+    shown = moeopt(*words).out
+    table = [line for line in shown.splitlines() if not line.startswith(("history", "first", "budget", "time"))]
+    assert max(map(len, table)) <= width < max(map(len, whole.splitlines()))
+    numbers = [line[:75].split() for line in whole.splitlines() if line.startswith((" keep", " eplb", " bound"))]
+    assert numbers == [line[:75].split() for line in table if line.startswith((" keep", " eplb", " bound"))]
 
 
 def test_conflicting_rules_are_infeasible(history: Path, moeopt: Callable[..., Any]) -> None:

@@ -210,3 +210,50 @@ def test_values_are_written_by_public_names():
     assert made.imports >= {"from moeopt import mesh", "from moeopt import Limits"}
     with pytest.raises(Unwritable):
         made.value(lambda: 0)
+
+
+GRID = "policies: [contiguous, lpt]\nshapes: {g: {gpus: 2, slots: 8}, h: {gpus: 4, slots: 8}}\nseeds: [0, 1]\n"
+
+
+@pytest.mark.parametrize("ending", ["tex", "csv", "md", "json"])
+def test_shown_python_of_a_grid_writes_the_same_table(moeopt, folder, ending):
+    Path("grid.yaml").write_text(GRID + "loads: {z: {generator: zipf, layers: 2, experts: 8, top_k: 2}}\n")
+    words = ("bench", "grid.yaml", "--metric", "gap", "--pivot", "shape,policy")
+    run = moeopt(*words, "-o", "one", "--table", f"shown.{ending}", "--show-python")
+    shown(run)
+    assert moeopt(*words, "-o", "two", "--table", f"command.{ending}").code == 0
+    assert Path(f"shown.{ending}").read_bytes() == Path(f"command.{ending}").read_bytes()
+    shown(moeopt(*words, "-o", "two", "--resume", "--table", f"shown.{ending}", "--force", "--show-python"))
+
+
+DRAWN: dict[str, tuple[object, ...]] = {
+    "zipf": ("generate", "zipf", "--layers", 2, "--experts", 8, "--top-k", 2, "--alpha", 0.7, "--seed", 3),
+    "shape": ("generate", "lognormal", "--shape", "dsv3_288_g32", "--tokens", 200, "--noise", "poisson"),
+    "shift": ("generate", "shift", "--windows", 3, "--layers", 2, "--experts", 8, "--top-k", 2, "--drift", 0.3),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_shown_python_of_generate_writes_the_same_loads(moeopt, folder, name):
+    shown(moeopt(*DRAWN[name], "-o", "shown.npy", "--show-python"))
+    assert moeopt(*DRAWN[name], "-o", "command.npy").code == 0
+    assert np.array_equal(np.load("shown.npy"), np.load("command.npy"))
+    if name == "zipf":
+        printed = moeopt(*DRAWN[name], "--show-python").out
+        assert printed.splitlines()[-1].startswith("print(") and "write_loads" not in printed
+
+
+def test_shown_python_of_a_replay_says_nothing_that_is_usual(moeopt, folder):
+    np.save("history.npy", np.random.default_rng(1).integers(1, 50, (12, 2, 8)))
+    words = ("replay", "history.npy", "--gpus", 2, "--slots", 10, "--policies", "keep,lpt", "--first", "lpt")
+    run = moeopt(*words, "--max-moves", "10%", "--show-python")
+    assert "prepared" not in run.out and "windows=" not in run.out
+    told = moeopt(*words, "--max-moves", "10%", "--json").document
+    assert timeless(json.loads(shown(run)["played"].to_json())) == timeless(told)
+
+
+def test_shown_python_of_a_comparison_has_moves_where_a_plan_runs(moeopt, folder):
+    words = ("compare", "two.csv", "--current", "plan.json", "--methods", "lpt")
+    names = shown(moeopt(*words, "--show-python"))
+    head = str(names["comparison"]).splitlines()[0]
+    assert "moves" in head and "gap mean" in head

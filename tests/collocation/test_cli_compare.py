@@ -77,7 +77,9 @@ def test_reports_say_the_same_in_every_format(trace: Path, tmp_path: Path, capsy
 def test_latex_takes_the_table(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("compare", trace, "--cluster", "4x1-h100", "--methods", "load_only,kernighan_lin,exact")
     run(capsys, *words, "-o", tmp_path / "report.tex")
-    (tmp_path / "paper.tex").write_text(r"\documentclass{article}\begin{document}\input{report}\end{document}")
+    (tmp_path / "paper.tex").write_text(
+        r"\documentclass{article}\usepackage{booktabs}\begin{document}\input{report}\end{document}"
+    )
     subprocess.run(["pdflatex", "-halt-on-error", "paper.tex"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
 
 

@@ -154,17 +154,56 @@ def test_first_windows_are_scored_alike() -> None:
 def test_method_without_budgets_says_so() -> None:
     found = play(history(), ["eplb", "search"], max_moves=0)
     assert [row.budget_held for row in found.rows] == [False, True]
-    assert "eplb knows no budget of moves: it was run without one" in found.notes
+    most = found.rows[0].figures.most_moves
+    (note,) = [note for note in found.notes if note.startswith("eplb knows no budget")]
+    assert note == (
+        f"eplb knows no budget of moves, and was over it (up to {most} moves, allowed 0): "
+        "it is scored, but not called best; eplb@none or eplb@100% may be"
+    )
     assert found.rows[0].figures.moves > 0 == found.rows[1].figures.moves
+    wide = play(history(), ["eplb"], max_moves="100%")
+    assert wide.rows[0].budget_held is True and wide.best == "eplb"
+    assert "eplb knows no budget of moves: it was run without one, and held it" in wide.notes
 
 
-@pytest.mark.parametrize("fault", ["breaks the budget", "raises", "is no plan"])
+def test_whoever_moves_more_than_the_budget_is_scored_and_never_best() -> None:
+    """A policy of somebody's that is eplb, move by move, has the same row as eplb."""
+
+    shown: list[int | None] = []
+
+    def fresh(instance: PlacementInstance, limits: Limits, seed: int) -> Any:
+        shown.append(instance.max_moves)
+        return placement.solve(instance.changed(current=None, max_moves=None), method="eplb").plan
+
+    placement.register("fresh", fresh)
+    found = play(history(), ["keep", "eplb", "fresh", "fresh@none", "search"], max_moves=2)
+    rows = {row.policy: row for row in found.rows}
+    assert rows["eplb"].figures == rows["fresh"].figures is not None
+    assert [rows[name].budget_held for name in ("eplb", "fresh", "search")] == [False, False, True]
+    assert [rows[name].budget_held for name in ("keep", "fresh@none")] == [None, None]
+    assert [rows[name].reason for name in rows] == [""] * 5 and shown == [2, None] * 4
+    means = {name: row.figures.imbalance_mean for name, row in rows.items() if row.figures is not None}
+    assert found.best == min((name for name in means if name not in ("eplb", "fresh")), key=means.__getitem__)
+    assert replay.faults(found.to_dict(), history()) == []
+    alone = play(history(), ["fresh"], max_moves=2)
+    assert alone.best is None and replay.faults(alone.to_dict(), history()) == []
+
+
+def test_a_budget_of_each_layer_is_one_too() -> None:
+    found = play(history(), ["eplb", "search"], max_moves_per_layer=1)
+    eplb, search = found.rows
+    assert (eplb.budget_held, search.budget_held, found.best) == (False, True, "search")
+    assert any("over it (more than 1 in a layer)" in note for note in found.notes)
+    assert replay.faults(found.to_dict(), history()) == []
+
+
+@pytest.mark.parametrize("fault", ["breaks a rule", "raises", "is no plan"])
 def test_a_policy_that_fails_is_scored_up_to_there(fault: str) -> None:
     def policy(instance: PlacementInstance, limits: Limits, seed: int) -> Any:
         if instance.name.endswith("2-2"):
             if fault == "raises":
                 raise ZeroDivisionError("by hand")
-            return instance.current[:, ::-1] if fault == "breaks the budget" else [[0]]
+            return instance.current * 0 if fault == "breaks a rule" else [[0]]
         return instance.current
 
     placement.register("theirs", policy)

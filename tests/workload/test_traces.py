@@ -186,9 +186,15 @@ def test_rows_of_zeros_among_others_are_refused():
 
 def test_axes_that_cannot_be_told_are_refused(tmp_path):
     np.savez(tmp_path / "t.npz", topk_ids=routed(50))
-    assert "which are layers cannot be told" in refused(lambda: read_trace(tmp_path / "t.npz"))
+    text = refused(lambda: read_trace(tmp_path / "t.npz"))
+    assert "which are layers cannot be told" in text
+    assert "Store `layers` beside it, the id of each layer: it tells, and nothing else is needed." in text
     np.savez(tmp_path / "t.npz", topk_ids=routed(50), layers=[1, 2])
-    assert "none has one row a layer and a token" in refused(lambda: read_trace(tmp_path / "t.npz"))
+    text = refused(lambda: read_trace(tmp_path / "t.npz"))
+    assert "of axes of 3 and 50, none has one row a layer and a token: `layers` has 2." in text
+    np.savez(tmp_path / "t.npz", topk_ids=routed(50)[:, :3], layers=[1, 2, 4])
+    assert "Leave out one token, so that the axes differ." in refused(lambda: read_trace(tmp_path / "t.npz"))
+    np.savez(tmp_path / "t.npz", topk_ids=routed(50))
     assert read_trace(tmp_path / "t.npz", layers=[1, 2, 4]).layers == (1, 2, 4)
 
 

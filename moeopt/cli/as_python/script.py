@@ -78,6 +78,8 @@ ANSWERS = {
     "slots_curve": "curve",
     "write_map": "written",
     "run_grid": "ran",
+    "generate": "table",
+    "generate_history": "table",
     "faults": "faults",
     "check_plan": "faults",
     "document_faults": "faults",
@@ -191,7 +193,10 @@ def _written(renderer: Renderer, answer: str, given: Mapping[str, Any], command:
         renderer.imports.update(("from moeopt.bench import pivot, read_cells", "from pathlib import Path"))
         axes = axes_of(str(given["by"]))
         cells = f"read_cells(Path({quoted(given['folder'])}), grid.cells())"
-        return [f"print(pivot({cells}, {renderer.value(axes)}, {quoted(given['metric'])}).as_text())"]
+        lines = [f"table = pivot({cells}, {renderer.value(axes)}, {quoted(given['metric'])})", "print(table.as_text())"]
+        return lines if given.get("table") is None else [*lines, _pivoted(renderer, str(given["table"]), given)]
+    if answer == "table":
+        return [_loads(renderer, str(given["output"]), given)]
     files = [one for one in str(given.get("output") or "-").split(",") if one != "-"]
     force = ", force=True" if given.get("force") else ""
     lines = []
@@ -212,6 +217,26 @@ def _written(renderer: Renderer, answer: str, given: Mapping[str, Any], command:
         renderer.imports.add("from moeopt.documents import to_json")
         return ["print(to_json(curve.to_dict()))"]
     return lines or [f"print({answer})" if answer == "comparison" else f"print({answer}.to_json())"]
+
+
+def _pivoted(renderer: Renderer, file: str, given: Mapping[str, Any]) -> str:
+    """The table of a grid as a file."""
+    renderer.imports.add("from moeopt.documents import write_file")
+    made = {".md": "table.as_markdown()", ".csv": "table.as_csv()", ".tex": "table.as_tex()"}.get(
+        Path(file).suffix.lower()
+    )
+    if made is None:
+        renderer.imports.add("from moeopt.documents import to_json")
+        made = 'to_json(table.to_dict()) + "\\n"'
+    return f"write_file({quoted(file)}, {made}{', force=True' if given.get('force') else ''})"
+
+
+def _loads(renderer: Renderer, file: str, given: Mapping[str, Any]) -> str:
+    """Loads that were drawn as a file, or as CSV."""
+    if file == "-":
+        return 'print(*(",".join(map(str, row)) for row in table.loads.tolist()), sep="\\n")'
+    renderer.imports.add("from moeopt.workload import write_loads")
+    return f"write_loads({quoted(file)}, table{', force=True' if given.get('force') else ''})"
 
 
 def _drawn(renderer: Renderer, file: str, given: Mapping[str, Any], force: str) -> str:
