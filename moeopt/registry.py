@@ -8,20 +8,22 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import Any, Generic, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from moeopt.comparison import NOT_RUN, Comparison, Row
 from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations, did_you_mean
 from moeopt.limits import Deadline, Limits
 from moeopt.method import Context, Listener, Method, Outcome, Progress
-from moeopt.plugins import call, check_policy, import_policy, overrun
+from moeopt.plugins import Policy, call, check_policy, import_policy, listed, name_of, overrun, shown
 from moeopt.result import Result, Status, Stop
 from moeopt.versions import versions
+
+if TYPE_CHECKING:
+    from moeopt.executors.spoken import Given
 
 InstanceT = TypeVar("InstanceT")
 PlanT = TypeVar("PlanT")
@@ -125,6 +127,11 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             rule = "is a method of the house"
             raise InstanceError([Violation("name", "", repr(name), rule, "Choose another name")])
 
+        self.methods[name] = self._plugged(name, policy, summary)
+
+    def _plugged(self, name: str, policy: Policy, summary: str = "") -> Method[InstanceT, PlanT]:
+        """A policy as a method."""
+
         def run(instance: InstanceT, context: Context) -> Outcome[PlanT]:
             raw, elapsed_s = call(policy, instance, context.limits, context.seed)
             out_of_time, notes = overrun(context.limits, elapsed_s)
@@ -132,13 +139,21 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             return Outcome(self.as_plan(instance, raw), stop, notes=notes)
 
         first_line = ((getattr(policy, "__doc__", None) or "").strip().splitlines() or ["a registered policy"])[0]
-        self.methods[name] = Method(name, run, summary or first_line, claim="plug-in")
+        return Method(name, run, summary or first_line, claim="plug-in")
 
-    def method(self, name: str) -> Method[InstanceT, PlanT]:
-        """Look a method up by name; ``package.module:function`` imports somebody's policy."""
+    def method(self, name: str | Policy) -> Method[InstanceT, PlanT]:
+        """A method by its name, or somebody's policy: the function, or ``package.module:function`` to import it.
+
+        A function goes by its own name, and is not kept: `register` keeps one.
+        """
         if not isinstance(name, str):
-            rule = "must be the name of a method"
-            raise InstanceError([Violation("method", "", repr(name)[:80], rule, "Use a name such as 'search'")])
+            own = name_of(name)
+            known = self.methods.get(own)
+            if known is not None and known.claim != "plug-in":
+                rule = f"has the name of a method of the house, {own!r}"
+                fix = f'Rename it, or name it: {self.name}.register("mine", function)'
+                raise InstanceError([Violation("method", "", shown(name), rule, fix)])
+            return self._plugged(own, name)
         if name in self.methods:
             return self.methods[name]
         if ":" in name:
@@ -152,7 +167,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         self,
         instance: InstanceT,
         *,
-        method: str = "auto",
+        method: str | Policy = "auto",
         limits: Limits | None = None,
         seed: int = 0,
         warm_start: Any = None,
@@ -160,6 +175,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     ) -> Result:
         """Answer one instance.
 
+        `method` is a name, ``package.module:function``, or your own function ``f(instance, limits, seed) -> plan``;
         `warm_start` is a plan that the answer is never worse than.
 
         Raises
@@ -176,15 +192,18 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         >>> result.objective, result.lower_bound, str(result.status)
         (10.0, 8.0, 'FEASIBLE')
         """
-        limits, seed = self._checked(instance, limits, seed)
+        limits, seed = self.checked(instance, limits, seed)
         listener = None if on_progress is None else Listener(on_progress)
         context = Context(limits, seed, Deadline(limits.time_s, limits.stop), None, listener)
-        with self.readied(instance, method):
-            return self._solved(instance, method, warm_start, context)
+        chosen = self.method(method)
+        with self.readied(instance, chosen.name):
+            return self._solved(instance, chosen, warm_start, context)
 
-    def _solved(self, instance: InstanceT, method: str, warm_start: Any, context: Context) -> Result:
+    def _solved(
+        self, instance: InstanceT, chosen: Method[InstanceT, PlanT], warm_start: Any, context: Context
+    ) -> Result:
         """Prepare, run and judge."""
-        chosen, listener = self.method(method), context.on_progress
+        method, listener = chosen.name, context.on_progress
         instance = self.prepared(instance, context)
         conflicts = self.conflicts(instance)
         if conflicts:
@@ -204,7 +223,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             result = replace(result, notes=(*result.notes, listener.note))
         return result
 
-    def _checked(self, instance: Any, limits: Any, seed: Any) -> tuple[Limits, int]:
+    def checked(self, instance: Any, limits: Any, seed: Any) -> tuple[Limits, int]:
         """Limits and seed, or every argument that is of the wrong kind."""
         check = Violations()
         if not isinstance(instance, self.instance_type):
@@ -220,19 +239,20 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     def compare(
         self,
         instance: InstanceT,
-        methods: Iterable[str],
+        methods: Iterable[str | Policy],
         *,
         plans: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         seed: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
-        executor: Executor | Callable[[], Executor] | None = None,
+        executor: Given = None,
     ) -> Comparison:
         """Run several methods, and judge ready-made `plans`, on one instance; a failure is a row with its reason.
 
-        Ctrl-C ends it after the method being run: the rows so far stay, the others say that they were not run. With an
-        `executor` (as `moeopt.executors.run_all` takes it) methods run beside each other and end in the same rows;
-        `on_progress` hears of whole methods then.
+        `methods` are given as `solve` takes them; a function is a row of its own name. Ctrl-C ends it after the method
+        being run: the rows so far stay, the others say that they were not run. With an `executor` (as
+        `moeopt.executors.run_all` takes it, such as ``"processes:2"``) methods run beside each other and end in the
+        same rows; `on_progress` hears of whole methods then.
 
         Raises
         ------
@@ -246,23 +266,20 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         ('exact', [7.0, 6.0])
         """
         from moeopt.executors.rows import make_rows, row_in_worker  # and with it the machinery of futures
+        from moeopt.executors.spoken import made_of
 
-        limits, seed = self._checked(instance, limits, seed)
-        names = _names(methods)
-        check = Violations()
-        for name in names:
-            with check.within():
-                self.method(name)  # misspelt names stop before any work, all of them at once
-        check.raise_if_any()
+        limits, seed = self.checked(instance, limits, seed)
+        executor = made_of(executor)
+        asked = listed(methods, self.method)  # misspelt names stop before any work, all of them at once
         judged = [
             (name, partial(self._judged, instance, name, raw, limits, seed)) for name, raw in (plans or {}).items()
         ]
         if executor is None:
-            own = [(name, partial(self.row, instance, name, limits, seed, on_progress)) for name in names]
+            own = [(name, partial(self.row, instance, one, limits, seed, on_progress)) for name, one in asked]
             rows, interrupted = make_rows([*own, *judged])
         else:
-            apart = [(name, partial(row_in_worker, self.name, instance, name, limits, seed)) for name in names]
-            rows, interrupted = make_rows(apart, executor, _counted(on_progress, len(names)))
+            apart = [(name, partial(row_in_worker, self.name, instance, one, limits, seed)) for name, one in asked]
+            rows, interrupted = make_rows(apart, executor, _counted(on_progress, len(asked)))
             if interrupted:
                 rows += [Row(name, None, NOT_RUN) for name, _ in judged]
             else:
@@ -288,15 +305,16 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     def row(
         self,
         instance: InstanceT,
-        name: str,
+        method: str | Policy,
         limits: Limits | None,
         seed: int,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Row:
         """One method: its result, or the reason why there is none."""
+        name = self.method(method).name
 
         def solve(what: InstanceT) -> Result:
-            return self.solve(what, method=name, limits=limits, seed=seed, on_progress=on_progress)
+            return self.solve(what, method=method, limits=limits, seed=seed, on_progress=on_progress)
 
         try:
             return Row(name, solve(instance))
@@ -316,7 +334,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         except MoeoptError as error:
             return Row(name, None, str(error))
         except Exception as error:
-            if self.methods[name].claim != "plug-in":
+            if self.method(method).claim != "plug-in":
                 raise
             return Row(name, None, f"the policy failed: {type(error).__name__}: {error}", error=error)
 
@@ -356,23 +374,6 @@ def register(problem_name: str, name: str, policy: Callable[[Any, Limits, int], 
 def _objective(row: Row) -> float:
     assert row.result is not None and row.result.objective is not None
     return row.result.objective
-
-
-def _names(methods: Any) -> list[str]:
-    """Names of methods, each once."""
-    if isinstance(methods, str):
-        listed = [name.strip() for name in methods.split(",")]
-        rule = "must be a list of names, not one string"
-        raise InstanceError([Violation("methods", "", repr(methods), rule, f"Write {listed}")])
-    if not isinstance(methods, Iterable):
-        rule = "must be a list of names"
-        raise InstanceError([Violation("methods", "", repr(methods)[:80], rule, "Write ['eplb', 'search']")])
-    names = list(methods)
-    wrong = [name for name in names if not isinstance(name, str)]
-    if wrong:
-        rule = "must be the name of a method"
-        raise InstanceError([Violation("methods", "", repr(name)[:80], rule, "Use 'search'") for name in wrong])
-    return list(dict.fromkeys(names))
 
 
 __all__ = [

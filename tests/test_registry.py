@@ -267,7 +267,7 @@ def test_a_seed_may_be_a_whole_number_of_numpy() -> None:
     [
         ("eplb", "methods = 'eplb': must be a list of names, not one string. Write ['eplb']."),
         ("eplb, lpt", "Write ['eplb', 'lpt']"),
-        (None, "methods = None: must be a list of names"),
+        (None, "methods = None: must be a list of names and functions. Write ['eplb', 'search']."),
         (["lpt", 3], "methods = 3: must be the name of a method"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from moeopt.bench.cell import Cell, run_cell
 from moeopt.bench.folder import done, tidy, write_cell
 from moeopt.bench.grid import Grid
 from moeopt.executors import Lost, run_all
+from moeopt.executors.spoken import Given, made_of
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def run_grid(
     grid: Grid,
     folder: str | Path,
     *,
-    executor: Executor | Callable[[], Executor] | None = None,
+    executor: Given = None,
     on_cell: Callable[[int, int], Any] | None = None,
 ) -> Ran:
     """Run every cell whose result is not in the folder yet; the same files come of it however it is cut and spread.
@@ -61,6 +61,7 @@ def run_grid(
     """
     from moeopt.errors import InstanceError, Violation
 
+    executor = made_of(executor)
     place = Path(folder)
     try:
         place.mkdir(exist_ok=True)

@@ -11,6 +11,7 @@ from moeopt.limits import Deadline, Limits
 from moeopt.percent import percent_up
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.problem import PROBLEM
+from moeopt.plugins import Policy
 from moeopt.registry import Progress
 from moeopt.result import Result, Stop
 
@@ -107,7 +108,7 @@ def slots_curve(
     redundant: Iterable[int] | None = None,
     uneven: bool = False,
     expert_bytes: float | None = None,
-    method: str = "auto",
+    method: str | Policy = "auto",
     limits: Limits | None = None,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
@@ -140,7 +141,8 @@ def slots_curve(
     >>> curve.points[curve.within].redundant
     2
     """
-    limits = Limits() if limits is None else limits
+    limits, seed = PROBLEM.checked(instance, limits, seed)
+    PROBLEM.method(method)
     _check(instance)
     feasible = feasible_redundant(instance, uneven=uneven)
     wanted = feasible if redundant is None else _wanted(redundant, feasible, instance)
@@ -168,7 +170,9 @@ def slots_curve(
 class _Run:
     """Point after point, each with a share of the time, until perfect balance ends the curve."""
 
-    def __init__(self, instance: PlacementInstance, method: str, limits: Limits, seed: int, deadline: Deadline) -> None:
+    def __init__(
+        self, instance: PlacementInstance, method: str | Policy, limits: Limits, seed: int, deadline: Deadline
+    ) -> None:
         self.instance, self.method, self.seed = instance, method, seed
         self.limits, self.deadline = limits, deadline
         self.sizes: list[PlacementInstance] = []

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import closing
 from typing import Any
 
 from moeopt.errors import InstanceError, Violation, Violations
 from moeopt.executors.run import Pools
+from moeopt.executors.spoken import Given, made_of
 from moeopt.limits import Limits
 from moeopt.placement import verify
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.public import PROBLEM
 from moeopt.placement.replanning.report import running_plan
+from moeopt.plugins import Policy as MethodPolicy
+from moeopt.plugins import name_of
 from moeopt.registry import Progress
 from moeopt.replay.answer import Replay
 from moeopt.replay.playing import Playing
@@ -29,12 +31,12 @@ GIVEN = "current"
 
 def replay(
     history: PlacementInstance,
-    names: Sequence[str],
+    names: Sequence[str | MethodPolicy],
     *,
     every: int = 1,
     lookback: int | None = None,
     combine: str = SUM,
-    first: str | None = None,
+    first: str | MethodPolicy | None = None,
     max_moves: int | str | None = None,
     max_moves_per_layer: int | None = None,
     prices: Prices | None = None,
@@ -45,7 +47,7 @@ def replay(
     limits: Limits | None = None,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
-    executor: Executor | Callable[[], Executor] | None = None,
+    executor: Given = None,
 ) -> Replay:
     """Play policies over a history; each is scored on windows that it has not seen.
 
@@ -54,7 +56,8 @@ def replay(
     history
         A placement instance whose windows are in the order of time; with `current`, all policies begin with that plan.
     names
-        ``keep``, methods of placement, or ``package.module:function``; ``search@5%`` has a budget of its own.
+        ``keep``, methods of placement, ``package.module:function``, or functions of your own as `solve` takes them;
+        ``search@5%`` has a budget of its own.
     every, lookback
         Windows between two plans; windows that a plan is made from (as `every`).
     combine
@@ -94,8 +97,9 @@ def replay(
     >>> [(row.policy, [round(score.imbalance_mean, 3) for score in row.scores]) for row in found.rows]
     [('keep', [1.0, 1.25, 1.25]), ('eplb', [1.0, 1.25, 1.0]), ('search@1', [1.0, 1.25, 1.375])]
     """
-    limits = Limits() if limits is None else limits
     _check(history, combine, first, windows)
+    limits, seed = PROBLEM.checked(history, limits, seed)
+    executor = made_of(executor)
     plan_of = policies(names, history, max_moves, max_moves_per_layer)
     times = periods(len(history.windows), every, lookback)
     check = Violations()
@@ -123,7 +127,7 @@ def replay(
         times,
         run.played,
         run.first,
-        GIVEN if history.current is not None else first or FIRST,
+        GIVEN if history.current is not None else name_of(first or FIRST),
         tuple(run.bound),
         run.rows(),
         common.max_moves,
@@ -140,7 +144,9 @@ def replay(
     )
 
 
-def _check(history: PlacementInstance, combine: str, first: str | None, windows: Sequence[str] | None) -> None:
+def _check(
+    history: PlacementInstance, combine: str, first: str | MethodPolicy | None, windows: Sequence[str] | None
+) -> None:
     check = Violations()
     if not isinstance(history, PlacementInstance):
         fix = "Build one with (W, L, E) loads"
