@@ -232,7 +232,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         if limits is not None and not isinstance(limits, Limits):
             check.add("limits", limits, rule="must be a Limits", fix="Write limits=Limits(time_s=5)")
         if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-            check.add("seed", seed, rule="must be a whole number >= 0", fix="Use 0")
+            check.refuse("seed", seed, rule="must be a whole number >= 0", fix="Use 0")
         check.raise_if_any()
         return limits or Limits(), int(seed)
 

@@ -121,7 +121,7 @@ def pair_counts(given: Any, check: Violations) -> Ints | None:
 def whole(field: str, value: Any, least: int, check: Violations) -> int:
     """A whole number from `least` on."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < least:
-        check.add(field, value, rule=f"must be a whole number >= {least}", fix=f"Use {least}")
+        check.refuse(field, value, rule=f"must be a whole number >= {least}", fix=f"Use {least}")
         return least
     if value > LARGEST:
         check.add(field, value, rule=f"must be at most {LARGEST:.0e}", fix="Look for a slip of the keyboard")
@@ -134,7 +134,7 @@ def number(field: str, value: Any, check: Violations, *, least: float = 0.0) -> 
     good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
     if not good or value < least or (least == 0 and value == 0):
         rule = "must be a finite number above 0" if least == 0 else f"must be a finite number >= {least:g}"
-        check.add(field, value, rule=rule, fix="Leave it out if it is not known")
+        check.refuse(field, value, rule=rule, fix="Leave it out if it is not known")
         return 1.0
     if not LEAST <= value <= LARGEST:
         rule = f"must be between {LEAST:.0e} and {LARGEST:.0e}"

@@ -48,9 +48,9 @@ class Transport:
         for name in ("dispatch_bytes", "combine_bytes"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and 0 < value < float("inf")):
-                check.add(name, value, rule="must be a finite number above 0", fix="FP8 is 1, BF16 is 2")
+                check.refuse(name, value, rule="must be a finite number above 0", fix="FP8 is 1, BF16 is 2")
         if not isinstance(self.returns_home, bool):
-            check.add("returns_home", self.returns_home, rule="must be true or false", fix="DeepEP returns home")
+            check.refuse("returns_home", self.returns_home, rule="must be true or false", fix="DeepEP returns home")
         check.raise_if_any()
 
     @property

@@ -102,7 +102,7 @@ def kv_bytes(facts: LlmFacts, tokens: int, dtype: str = "bf16") -> int:
     """
     check = Violations()
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
-        check.add("tokens", tokens, rule="must be a whole number >= 0", fix="Give the length of a sequence")
+        check.refuse("tokens", tokens, rule="must be a whole number >= 0", fix="Give the length of a sequence")
     check.raise_if_any()
     size, at = _element(facts, dtype), facts.attention
     if at.kind == "compressed":

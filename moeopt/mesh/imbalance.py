@@ -64,7 +64,7 @@ class Imbalance:
             whole(check, **{f"imbalance[{place}].ep": ep})
             whole(check, 0, **{f"imbalance[{place}].redundant": redundant})
             if not is_number(ratio) or ratio < 1:
-                check.add(f"imbalance[{place}].ratio", ratio, rule="must be a finite number >= 1", fix="Use 1")
+                check.refuse(f"imbalance[{place}].ratio", ratio, rule="must be a finite number >= 1", fix="Use 1")
             if (ep, redundant) in seen:
                 check.add(f"imbalance[{place}]", (ep, redundant), rule="is there twice", fix="Keep one")
             seen.add((ep, redundant))

@@ -202,7 +202,7 @@ def _number(check: Violations, where: str, value: float, unit: str = "seconds", 
     if not (_is_number(value) and 0 <= value < math.inf):
         rule = f"must be finite {unit} >= 0"
         fix = "Measure again: a difference of two clocks can be negative" if _negative(value) else "Give a number"
-        check.add("times", value, where=where, rule=rule, fix=fix)
+        check.refuse("times", value, where=where, rule=rule, fix=fix)
     elif value > largest:
         check.add("times", value, where=where, rule="is beyond any step", fix="Times are in seconds, not in ms or us")
 

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from moeopt.errors import Violations
 from moeopt.placement.checks import entries, listed, number, whole
+from moeopt.placement.move_budget import Budget
+from moeopt.placement.move_budget import budget as moves
 from moeopt.workload.table import Loads, as_loads
 from moeopt.workload.windows import stacked
 
@@ -143,6 +145,14 @@ def budget(field: str, value: Any, current: Any, check: Violations) -> int | Non
     if current is None:
         check.add(field, value, rule="needs the running plan", fix="Give current")
     return whole(field, value, 0, check)
+
+
+def part_budget(field: str, value: Any, current: Any, check: Violations) -> Budget:
+    """The same, or a per cent of all slots."""
+    found = moves(value, field, check)
+    if value is not None and current is None:
+        check.add(field, value, rule="needs the running plan", fix="Give current")
+    return found
 
 
 def min_replicas(value: Any, num_experts: int, check: Violations) -> tuple[int, ...]:

@@ -151,7 +151,7 @@ def _parameter(kind: str, given: dict[str, float | None], check: Violations) -> 
         if wish is None:
             continue
         if isinstance(wish, bool) or not isinstance(wish, int | float) or not 0 <= wish <= 10:  # NaN is not <= 10
-            check.add(name, wish, rule="must be a number in [0, 10]", fix="1.0 is usual")
+            check.refuse(name, wish, rule="must be a number in [0, 10]", fix="1.0 is usual")
         elif chosen is not None and name != chosen.parameter:
             check.add(name, wish, rule=f"does not belong to {kind}", fix="Leave it out")
         else:

@@ -98,7 +98,7 @@ def generate_history(
         check.add("windows", windows, rule=rule, fix="Draw fewer windows")
     wide = _number(sigma) and 0 <= sigma <= 10
     if not wide:
-        check.add("sigma", sigma, rule="must be a number in [0, 10]", fix="1.0 is usual")
+        check.refuse("sigma", sigma, rule="must be a number in [0, 10]", fix="1.0 is usual")
     if kind in _KINDS and drift is not None:
         known = _KINDS[kind]
         if not (_number(drift) and known.allowed(drift, sigma if wide else 10.0)):
