@@ -66,7 +66,8 @@ class Result:
     instance
         ``name``, ``sha256`` of the canonical document, and ``document``: the instance without its bulk data.
     status, stop
-        Two separate questions: what is known, and why the search ended.
+        Two separate questions: what is known, and why the search ended. OPTIMAL beside TIME or INTERRUPTED is proved
+        as any other; what was left out then is beside the plan, and a note names it.
     objective
         The referee's value of the plan in `unit`; ``None`` without a plan.
     lower_bound, bound_kind, certificate
