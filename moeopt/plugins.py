@@ -56,7 +56,7 @@ def listed(
         wrong, fix = "must be a list of names, not one string", f"Write {[one.strip() for one in methods.split(',')]}"
     elif callable(methods):
         wrong, fix = "must be a list of names and functions, not one function", "Write [function]"
-    elif not isinstance(methods, Iterable):
+    elif not isinstance(methods, Iterable) or getattr(methods, "ndim", 1) == 0:
         wrong = "must be a list of names and functions"
     if wrong:
         raise InstanceError([Violation(field, "", shown(methods), wrong, fix)])

@@ -14,6 +14,7 @@ from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
+from moeopt import kinds
 from moeopt.comparison import NOT_RUN, Comparison, Row
 from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation, Violations, did_you_mean
 from moeopt.limits import Deadline, Limits
@@ -127,6 +128,9 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             rule = "is a method of the house"
             raise InstanceError([Violation("name", "", repr(name), rule, "Choose another name")])
 
+        check = Violations()
+        kinds.word(check, "summary", summary)
+        check.raise_if_any()
         self.methods[name] = self._plugged(name, policy, summary)
 
     def _plugged(self, name: str, policy: Policy, summary: str = "") -> Method[InstanceT, PlanT]:
@@ -192,7 +196,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         >>> result.objective, result.lower_bound, str(result.status)
         (10.0, 8.0, 'FEASIBLE')
         """
-        limits, seed = self.checked(instance, limits, seed)
+        limits, seed = self.checked(instance, limits, seed, on_progress)
         listener = None if on_progress is None else Listener(on_progress)
         context = Context(limits, seed, Deadline(limits.time_s, limits.stop), None, listener)
         chosen = self.method(method)
@@ -223,12 +227,24 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             result = replace(result, notes=(*result.notes, listener.note))
         return result
 
-    def checked(self, instance: Any, limits: Any, seed: Any) -> tuple[Limits, int]:
-        """Limits and seed, or every argument that is of the wrong kind."""
+    def own(self, instance: object) -> None:
+        """Refuse what is no instance of this problem."""
         check = Violations()
+        self._own(check, instance)
+        check.raise_if_any()
+
+    def _own(self, check: Violations, instance: object) -> None:
         if not isinstance(instance, self.instance_type):
             kind = self.instance_type.__name__
             check.add("instance", instance, rule=f"must be a {kind}", fix=f"Build one: {kind}(...)")
+
+    def checked(
+        self, instance: Any, limits: Any, seed: Any, on_progress: Any = None, *, listener: str = "on_progress"
+    ) -> tuple[Limits, int]:
+        """Limits and seed, or every argument that is of the wrong kind."""
+        check = Violations()
+        self._own(check, instance)
+        kinds.callback(check, listener, on_progress)
         if limits is not None and not isinstance(limits, Limits):
             check.add("limits", limits, rule="must be a Limits", fix="Write limits=Limits(time_s=5)")
         if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
@@ -268,7 +284,11 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         from moeopt.executors.rows import make_rows, row_in_worker  # and with it the machinery of futures
         from moeopt.executors.spoken import made_of
 
-        limits, seed = self.checked(instance, limits, seed)
+        limits, seed = self.checked(instance, limits, seed, on_progress)
+        if plans is not None:
+            check = Violations()
+            kinds.mapping(check, "plans", plans, '{"mine": plan}')
+            check.raise_if_any()
         executor = made_of(executor)
         asked = listed(methods, self.method)  # misspelt names stop before any work, all of them at once
         judged = [
@@ -350,9 +370,9 @@ def problem(name: str) -> Problem[Any, Any]:
     >>> problem("placement").name
     'placement'
     """
-    if name not in PROBLEMS:
+    if not isinstance(name, str) or name not in PROBLEMS:
         rule = f"is not a problem; known: {', '.join(PROBLEMS)}"
-        raise InstanceError([Violation("problem", "", repr(name), rule, "Use one of these")])
+        raise InstanceError([Violation("problem", "", shown(name), rule, "Use one of these")])
     room: Problem[Any, Any] = importlib.import_module(PROBLEMS[name]).PROBLEM
     return room
 

@@ -240,7 +240,7 @@ def test_evaluate_takes_another_split_and_refuses_an_unknown_one() -> None:
         ({"seed": -1}, "seed = -1: must be a whole number >= 0"),
         ({"seed": 1.5}, "seed = 1.5: must be a whole number >= 0"),
         ({"seed": True}, "seed = True: must be a whole number >= 0"),
-        ({"seed": "0"}, "seed = 0: must be a whole number >= 0"),
+        ({"seed": "0"}, "seed = '0': must be a whole number >= 0"),
         ({"instance": [[1, 2]]}, "instance = [[1, 2]]: must be a PlacementInstance"),
         ({"instance": None, "seed": None}, "seed = None"),
     ],

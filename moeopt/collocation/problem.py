@@ -39,6 +39,7 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
         >>> int(collocation.evaluate(instance, [[0, 2, 1, 3]]).objective)
         8
         """
+        self.own(instance)
         return verify.evaluate(instance, plan)
 
     def reference(self, instance: CollocationInstance) -> dict[str, Any]:

@@ -88,7 +88,10 @@ def find_transport(given: object, check: Violations) -> Transport | None:
         return given
     if isinstance(given, str) and given in TRANSPORTS:
         return TRANSPORTS[given]
-    if given == "allgather":
+    if not isinstance(given, str):
+        rule = f"must be a Transport or one of {', '.join(TRANSPORTS)}"
+        check.add("transport", repr(given), rule=rule, fix="Use deepep-normal")
+    elif given == "allgather":
         check.add("transport", "allgather", rule=ALLGATHER, fix="Use deepep-normal where the engine can")
     elif given == "custom":
         rule = "needs what is merged and the bytes each way"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from moeopt.errors import Violations
 from moeopt.executors.run import Lost, run_all
 from moeopt.executors.spoken import Given
 from moeopt.limits import Limits
@@ -47,6 +48,10 @@ def solve_many(
     >>> [result.objective for result in solve_many("placement", halves, method="lpt")]
     [2.0, 4.0]
     """
+    check = Violations()
+    if isinstance(instances, str | bytes) or not isinstance(instances, Sequence):
+        check.refuse("instances", instances, rule="must be a list of instances", fix="Write [instance]")
+    check.raise_if_any()
     tasks: list[Task] = [(problem, instance, method, limits, seed) for instance in instances]
     found = dict(run_all(_solve, tasks, executor))
     return [found[place] for place in range(len(tasks))]

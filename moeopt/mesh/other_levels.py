@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from moeopt.errors import InstanceError, Violation
+from moeopt import kinds
+from moeopt.errors import InstanceError, Violation, Violations
 from moeopt.limits import Deadline, Limits
 from moeopt.mesh import bounds
 from moeopt.mesh.clock import ended
@@ -110,12 +111,15 @@ def slo_curve(
     >>> [(point.factor, point.rate_per_s) for point in slo_curve(one, factors=(0.25, 0.5, 1, 2))]
     [(0.25, None), (0.5, 40.0), (1, 40.0), (2, 120.0)]
     """
-    limits, seed = PROBLEM.checked(instance, limits, seed)
+    limits, seed = PROBLEM.checked(instance, limits, seed, on_point, listener="on_point")
     PROBLEM.method(method)
     asked = [name for name in LEVELS if any(getattr(demand.slo, name) is not None for demand in instance.demands)]
     if not asked:
         rule = "no service level is asked for, so there is none to vary"
         raise InstanceError([Violation("slo", "", "none", rule, "Give tpot_s (--tpot) or ttft_s (--ttft)")])
+    check = Violations()
+    factors = kinds.numbers(check, "factors", factors)
+    check.raise_if_any()
     for factor in factors:
         if not (isinstance(factor, int | float) and 0 < factor < math.inf):
             raise InstanceError([Violation("factors", "", repr(factor), "must be finite numbers > 0", "Use 0.5")])

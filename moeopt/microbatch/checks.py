@@ -37,7 +37,7 @@ def plain(
         check.add("pattern", pattern, rule="is not known", fix=f"Known: {', '.join(PATTERNS)}")
     if not isinstance(uneven, bool):
         check.add("uneven", uneven, rule="must be true or false", fix="Use false")
-    if latency not in ("per-message", "amortised"):
+    if not isinstance(latency, str) or latency not in ("per-message", "amortised"):
         check.add("latency", latency, rule="must be per-message or amortised", fix="Use per-message")
     elif latency == "amortised" and pattern != "hop-b":
         check.add("latency", latency, rule="is for the pattern hop-b", fix="Leave it out")
@@ -57,7 +57,7 @@ def limits(
     if (per_sequence is None) != (memory is None):
         missing = "memory_bytes" if memory is None else "bytes_per_sequence"
         check.add(missing, None, rule="memory needs both bytes_per_sequence and memory_bytes", fix="Give both or none")
-    if objective not in (None, "time", "throughput"):
+    if objective is not None and (not isinstance(objective, str) or objective not in ("time", "throughput")):
         check.add("objective", objective, rule="must be time or throughput", fix="Leave it out")
     if not isinstance(name, str):
         check.add("name", name, rule="must be text", fix="Leave it out")

@@ -64,7 +64,7 @@ def solve_layers(
     >>> solve_layers(instance, method="exact").objective == solve_layers(instance, method="search").objective
     True
     """
-    limits, seed = PROBLEM.checked(instance, limits, seed)
+    limits, seed = PROBLEM.checked(instance, limits, seed, on_progress)
     executor = made_of(executor)
     if instance.current is not None:
         raise NotApplicable("layers are not planned apart where a plan runs: its moves are counted over all of them")

@@ -25,7 +25,7 @@ def budget(value: object, field: str = "max_moves", check: Violations | None = N
     (Fraction(1, 10), 64, 64, None)
     """
     mine = Violations() if check is None else check
-    if value is None or value == NO_BUDGET:
+    if value is None or (isinstance(value, str) and value == NO_BUDGET):
         return None
     text = str(value).strip()
     digits = text.removesuffix("%").strip()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+from moeopt import kinds
 from moeopt.errors import InstanceError, Violation, Violations
 from moeopt.executors.run import Pools
 from moeopt.executors.spoken import Given, made_of
@@ -98,11 +99,18 @@ def replay(
     [('keep', [1.0, 1.25, 1.25]), ('eplb', [1.0, 1.25, 1.0]), ('search@1', [1.0, 1.25, 1.375])]
     """
     _check(history, combine, first, windows)
-    limits, seed = PROBLEM.checked(history, limits, seed)
+    limits, seed = PROBLEM.checked(history, limits, seed, on_progress)
     executor = made_of(executor)
     plan_of = policies(names, history, max_moves, max_moves_per_layer)
     times = periods(len(history.windows), every, lookback)
     check = Violations()
+    kinds.is_a(check, "prices", prices, Prices, none=True)
+    notes = kinds.listed(check, "notes", notes, str)
+    if prepared is not None:
+        kinds.mapping(check, "prepared", prepared, '{"slices": 4}')
+    if not isinstance(if_it_pays, bool):
+        check.refuse("if_it_pays", if_it_pays, rule="must be true or false", fix="Use False")
+    check.raise_if_any()
     if prices is not None:
         prices.check(history)
     elif if_it_pays:
@@ -154,7 +162,7 @@ def _check(
     if history.window_loads is None:
         rule = "must have windows, in the order of time"
         check.add("history", "1 window", rule=rule, fix="Give (W, L, E) loads")
-    if combine not in COMBINES:
+    if not isinstance(combine, str) or combine not in COMBINES:
         check.add("combine", combine, rule=f"must be one of {', '.join(COMBINES)}", fix=f"Use {SUM}")
     for name in ("max_moves", "max_moves_per_layer"):
         if getattr(history, name) is not None:
@@ -168,6 +176,9 @@ def _check(
             check.add("first", first, rule="is said by current already", fix="Give one of them")
         for fault in verify.faults(history, running_plan(history)):
             check.add("history.current", "...", rule=fault, fix="Give a plan that keeps the rules of the history")
+    if windows is not None:
+        windows = kinds.listed(check, "windows", windows, str)
+        check.raise_if_any()
     if windows is not None and history.window_loads is not None and len(windows) != len(history.window_loads):
         rule = f"must be one for each of the {len(history.window_loads)} windows"
         check.add("windows", f"{len(windows)} names", rule=rule, fix="Leave them out")

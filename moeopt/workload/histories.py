@@ -82,8 +82,8 @@ def generate_history(
     [[[47, 3, 61, 89]], [[44, 6, 50, 100]], [[41, 8, 52, 99]]]
     """
     check = Violations()
-    if kind not in _KINDS:
-        check.add("kind", kind, rule="is not a drift", fix=f"Known are {', '.join(_KINDS)}")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        check.refuse("kind", kind, rule="is not a drift", fix=f"Known are {', '.join(_KINDS)}")
     sizes = {"windows": windows, "layers": layers, "experts": experts, "top_k": top_k, "tokens": tokens}
     for name, size in sizes.items():
         check_whole(name, size, 1, check)
@@ -99,7 +99,7 @@ def generate_history(
     wide = _number(sigma) and 0 <= sigma <= 10
     if not wide:
         check.refuse("sigma", sigma, rule="must be a number in [0, 10]", fix="1.0 is usual")
-    if kind in _KINDS and drift is not None:
+    if isinstance(kind, str) and kind in _KINDS and drift is not None:
         known = _KINDS[kind]
         if not (_number(drift) and known.allowed(drift, sigma if wide else 10.0)):
             check.add("drift", drift, rule=f"must be {known.rule} for {kind}", fix=f"{known.default} is usual")

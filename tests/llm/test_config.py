@@ -236,7 +236,7 @@ def test_unknown_keys_are_kept() -> None:
         ({}, "model_type = missing: is needed"),
         ({"schema": "moeopt/placement-instance/1"}, "is a document of moeopt"),
         (deepseek(num_hidden_layers=10**9), "must be at most 10,000"),
-        (deepseek(num_hidden_layers="61"), "num_hidden_layers = 61: must be a whole number >= 1"),
+        (deepseek(num_hidden_layers="61"), "num_hidden_layers = '61': must be a whole number >= 1"),
         (deepseek(n_routed_experts=True), "n_routed_experts = True: must be a whole number"),
         (deepseek(num_experts_per_tok=257), "must be at most the 256 experts"),
         (deepseek(n_group=7), "n_group = 7: must divide 256 experts"),

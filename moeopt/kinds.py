@@ -1,0 +1,111 @@
+"""Kinds of arguments: what is of another one is refused by name, before anything stumbles over it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import signature
+from numbers import Real
+from typing import Any, ParamSpec, TypeVar
+
+from moeopt.errors import Violations
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def is_a(check: Violations, field: str, value: object, kind: type, *, none: bool = False) -> bool:
+    """Whether a value is of a kind, or ``None`` where that may be; notes it where it is not."""
+    if isinstance(value, kind) or (none and value is None):
+        return True
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    check.refuse(field, value, rule=f"must be {article} {kind.__name__}", fix=f"Give {article} {kind.__name__}")
+    return False
+
+
+def listed(check: Violations, field: str, value: Any, kind: type) -> tuple[Any, ...]:
+    """The items of a list of one kind; a single one counts as a list of it. Notes what is neither.
+
+    >>> listed(Violations(), "families", "decode", str), listed(Violations(), "families", ["prefill", "decode"], str)
+    (('decode',), ('prefill', 'decode'))
+    """
+    name = "text" if kind is str else kind.__name__
+    if isinstance(value, kind):
+        return (value,)
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        check.refuse(field, value, rule=f"must be a list of {name}", fix=f"Give one {name} or more in a list")
+        return ()
+    items = tuple(value)
+    wrong = [(place, item) for place, item in enumerate(items) if not isinstance(item, kind)]
+    for place, item in wrong:
+        check.refuse(field, item, where=str(place), rule=f"must be a {name}", fix=f"Give {name} alone")
+    return () if wrong else items
+
+
+def numbers(check: Violations, field: str, value: Any) -> tuple[Any, ...]:
+    """The items of a list of numbers, an array too; whether each is a number is left to whoever knows its range."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        check.refuse(field, value, rule="must be a list of numbers", fix="Give one number or more in a list")
+        return ()
+    return tuple(value.tolist()) if hasattr(value, "tolist") else tuple(value)
+
+
+def number(check: Violations, field: str, value: object) -> bool:
+    """Whether a value is a finite number; notes it where it is not."""
+    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+        return True
+    check.refuse(field, value, rule="must be a finite number", fix="Give a number")
+    return False
+
+
+def word(check: Violations, field: str, value: object) -> bool:
+    """Whether a value is text; notes it where it is not."""
+    if isinstance(value, str):
+        return True
+    check.refuse(field, value, rule="must be text", fix="Give a name")
+    return False
+
+
+def mapping(check: Violations, field: str, value: object, example: str) -> bool:
+    """Whether a value is a mapping; notes it where it is not."""
+    if isinstance(value, Mapping):
+        return True
+    check.refuse(field, value, rule="must be a mapping", fix=f"Write {example}")
+    return False
+
+
+def callback(check: Violations, field: str, value: object) -> None:
+    """A function, or ``None``."""
+    if value is not None and not callable(value):
+        check.refuse(field, value, rule="must be a function", fix="Give the function itself, or leave it out")
+
+
+def expects(**kinds: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function refuse arguments that are not of these types; ``None`` is left to it where it is the default.
+
+    >>> @expects(first=int)
+    ... def twice(first: int) -> int:
+    ...     return 2 * first
+    >>> twice("x")
+    Traceback (most recent call last):
+    ...
+    moeopt.errors.InstanceError: first = 'x': must be a int. Give a int.
+    """
+
+    def guard(function: Callable[P, R]) -> Callable[P, R]:
+        shape = signature(function)
+
+        @wraps(function)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            given = shape.bind(*args, **kwargs).arguments
+            check = Violations()
+            for name, kind in kinds.items():
+                if name in given:
+                    is_a(check, name, given[name], kind, none=shape.parameters[name].default is None)
+            check.raise_if_any()
+            return function(*args, **kwargs)
+
+        return guarded
+
+    return guard
