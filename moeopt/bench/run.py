@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from moeopt import kinds
 from moeopt.bench.cell import Cell, run_cell
 from moeopt.bench.folder import done, tidy, write_cell
 from moeopt.bench.grid import Grid
@@ -23,6 +24,7 @@ class Ran:
     lost: tuple[tuple[Cell, str], ...] = ()
 
 
+@kinds.expects(grid="moeopt.bench.grid:Grid", folder=kinds.path, on_cell=kinds.callback)
 def run_grid(
     grid: Grid,
     folder: str | Path,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
+from moeopt import kinds
 from moeopt.errors import Violations
 
 AXES = ("policy", "shape", "loads", "seed")
@@ -114,6 +115,7 @@ class Pivot:
         return f"{self.metric}: {METRICS[self.metric]}; means over all other axes{without}."
 
 
+@kinds.expects(documents=kinds.some, axes=kinds.some, metric=kinds.text)
 def pivot(documents: Iterable[Mapping[str, Any]], axes: Sequence[str], metric: str) -> Pivot:
     """Means of a metric by one or two axes of `AXES`.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt import kinds
 from moeopt.errors import InstanceError, PlanError, Violation
 from moeopt.kernels.fractions import quotient, total
 from moeopt.kernels.loads import gpu_loads
@@ -235,6 +236,7 @@ def _hosted(instance: PlacementInstance, plan: Placement, index: int) -> Counter
     return Counter((e, g) for e, g in zip(row, instance.gpu_of_slot.tolist(), strict=True) if e != EMPTY)
 
 
+@kinds.expects(instance="moeopt.placement.instance:PlacementInstance")
 def faults(instance: PlacementInstance, plan: Any) -> list[str]:
     """Every rule the plan breaks, each naming layer, slot, GPU or expert; empty for a good plan.
 

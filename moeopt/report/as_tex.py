@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from moeopt import kinds
 from moeopt.report import words
 from moeopt.report.block import Block, Header
 from moeopt.report.head import header_facts, title
@@ -26,6 +27,9 @@ _SIGNS = {
 }
 
 
+@kinds.expects(
+    blocks=kinds.each("moeopt.report.block:Block|moeopt.report.sheet:Sheet"), header="moeopt.report.block:Header"
+)
 def render_tex(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole file: how it was made in comments, then the tables.
 

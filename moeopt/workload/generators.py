@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from moeopt import kinds
 from moeopt.errors import Violations
 from moeopt.workload import popularity as draws
 from moeopt.workload.seeding import check_whole, salt
@@ -39,6 +40,7 @@ _KINDS = {
 }
 
 
+@kinds.expects(kind=kinds.text)
 def generate(
     kind: str,
     *,
@@ -118,6 +120,7 @@ def generate(
     return table if noise is None else with_noise(table, noise, seed=seed)
 
 
+@kinds.expects(table="moeopt.workload.table:LoadTable", noise=kinds.text)
 def with_noise(table: LoadTable, noise: str = "poisson", *, seed: int = 0) -> LoadTable:
     """Redraw every count of a table around its value: what another window of the same traffic could have shown.
 

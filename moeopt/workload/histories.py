@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from moeopt import kinds
 from moeopt.errors import Violations
 from moeopt.workload import drifts
 from moeopt.workload import popularity as draws
@@ -122,6 +123,7 @@ def generate_history(
     return LoadTable(total, tuple(range(layers)), source=source, windows=found)
 
 
+@kinds.expects(table="moeopt.workload.table:LoadTable", parts=kinds.whole, seed=kinds.whole)
 def sliced(table: LoadTable, parts: int, *, seed: int = 0) -> LoadTable:
     """The selections of a table dealt at random into `parts` windows, each of them into one.
 
