@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moeopt.comparison import Comparison, Row
-from moeopt.errors import InstanceError, MoeoptError, NotApplicable, Violation
+from moeopt.errors import MoeoptError, NotApplicable
 from moeopt.limits import Deadline, Limits
-from moeopt.method import Context, Outcome, Progress
+from moeopt.method import Context, Method, Outcome, Progress
 from moeopt.plugins import failure
 
 if TYPE_CHECKING:
@@ -16,32 +16,6 @@ if TYPE_CHECKING:
     from moeopt.result import Result
 
     Room = Problem[Any, Any]
-
-
-def names_of(methods: Any) -> list[str]:
-    """Names of methods, each once.
-
-    Raises
-    ------
-    InstanceError
-        It is no list of names.
-
-    >>> names_of(["lpt", "exact", "lpt"])
-    ['lpt', 'exact']
-    """
-    if isinstance(methods, str):
-        listed = [name.strip() for name in methods.split(",")]
-        rule = "must be a list of names, not one string"
-        raise InstanceError([Violation("methods", "", repr(methods), rule, f"Write {listed}")])
-    if not isinstance(methods, Iterable):
-        rule = "must be a list of names"
-        raise InstanceError([Violation("methods", "", repr(methods)[:80], rule, "Write ['eplb', 'search']")])
-    names = list(methods)
-    wrong = [name for name in names if not isinstance(name, str)]
-    if wrong:
-        rule = "must be the name of a method"
-        raise InstanceError([Violation("methods", "", repr(name)[:80], rule, "Use 'search'") for name in wrong])
-    return list(dict.fromkeys(names))
 
 
 def counted(listen: Callable[[Progress], None] | None, total: int) -> Callable[[int, str], None] | None:
@@ -58,8 +32,9 @@ def judged_row(room: Room, instance: Any, name: str, raw: Any, limits: Limits, s
         return Row(name, None, str(error))
 
 
-def solved_row(room: Room, instance: Any, name: str, solve: Callable[[Any], Result]) -> Row:
+def solved_row(room: Room, instance: Any, chosen: Method[Any, Any], solve: Callable[[Any], Result]) -> Row:
     """What `solve` gives for the instance, or for one without the rule that keeps the method from working."""
+    name = chosen.name
     try:
         return Row(name, solve(instance))
     except NotApplicable as error:
@@ -78,7 +53,7 @@ def solved_row(room: Room, instance: Any, name: str, solve: Callable[[Any], Resu
     except MoeoptError as error:
         return Row(name, None, str(error))
     except Exception as error:
-        if room.methods[name].claim != "plug-in":
+        if chosen.claim != "plug-in":
             raise
         return Row(name, None, f"the policy failed: {failure(error)}", error=error)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from moeopt.brief import table
 from moeopt.percent import percent, total
 from moeopt.result import Result, Stop, relative_gap
 
@@ -42,9 +43,11 @@ class Row:
         return ", ".join(part for part in (self.remark, self.cut_short) if part)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Several methods on one instance, judged by one referee and measured against the best bound of all.
+
+    ``print`` shows it as a table.
 
     Parameters
     ----------
@@ -96,6 +99,10 @@ class Comparison:
         tops = [layer["max_load"] for layer in _layers(row)]
         return [max(relative_gap(top, floor), 0.0) for top, floor in zip(tops, floors, strict=True)]
 
+    def __repr__(self) -> str:
+        names = ", ".join(row.method for row in self.rows)
+        return f"<Comparison: {self.problem} by {names}, best {self.best}>"
+
     def __str__(self) -> str:
         """A text table, with the figures of the command line: a line a method, and the bound."""
         summed = any(row.result is not None and row.result.unit == "imbalance" for row in self.rows)
@@ -113,12 +120,7 @@ class Comparison:
         lines = [heads, *(self._cells(row, floors, moving) for row in self.rows)]
         if self.lower_bound is not None:
             lines.append(("lower bound", total(self.lower_bound, summed), *[""] * (len(heads) - 2)))
-        widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-        made = []
-        for line in lines:
-            numbers = (cell.rjust(width) for cell, width in zip(line[1:-1], widths[1:-1], strict=True))
-            made.append("  ".join([line[0].ljust(widths[0]), *numbers, line[-1]]).rstrip())
-        return "\n".join([*made, *self.notes])
+        return "\n".join([*table(lines), *self.notes])
 
     def _cells(self, row: Row, floors: Sequence[float] | None, moving: bool) -> tuple[str, ...]:
         result = row.result

@@ -138,7 +138,10 @@ class Violations:
         self.found: list[Violation] = []
 
     def add(self, field: str, value: object, *, rule: str, fix: str = "", where: str = "") -> None:
-        """Note one violation; `value` is shown as `repr` shows it in 80 characters; of text the end stays too."""
+        """Note one violation; `value` is shown as `repr` shows it in 80 characters, text as it is and its end too.
+
+        Text stands for what was counted or read; a text that was given in place of something else goes to `refuse`.
+        """
         if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
             value = getattr(value, "item", lambda: value)()  # 99 and not np.int32(99)
         try:
@@ -148,6 +151,16 @@ class Violations:
         if len(text) > 80:
             text = f"{text[:40]}...{text[-37:]}" if isinstance(value, str) else f"{text[:77]}..."
         self.found.append(Violation(field, where, text, rule, fix))
+
+    def refuse(self, field: str, value: object, *, rule: str, fix: str = "", where: str = "") -> None:
+        """The same for a value of somebody's where no text belongs: text is shown in quotes, so that it is seen.
+
+        >>> check = Violations()
+        >>> check.refuse("gpus", "8", rule="must be a whole number >= 1")
+        >>> check.found[0].value
+        "'8'"
+        """
+        self.add(field, repr(value) if isinstance(value, str) else value, rule=rule, fix=fix, where=where)
 
     @contextmanager
     def within(self) -> Iterator[None]:

@@ -56,15 +56,19 @@ class Limits:
     def __post_init__(self) -> None:
         check = Violations()
         if self.time_s is not None and not (_is_number(self.time_s) and 0 < self.time_s < math.inf):
-            check.add("limits.time_s", self.time_s, rule="must be finite seconds > 0", fix="Leave it out for no limit")
+            check.refuse(
+                "limits.time_s", self.time_s, rule="must be finite seconds > 0", fix="Leave it out for no limit"
+            )
         if self.gap is not None and not (_is_number(self.gap) and 0 <= self.gap < 1):
-            check.add("limits.gap", self.gap, rule="must be a fraction in [0, 1)", fix="0.001 means 0.1 %")
+            check.refuse("limits.gap", self.gap, rule="must be a fraction in [0, 1)", fix="0.001 means 0.1 %")
         for name in ("iterations", "nodes"):
             value = getattr(self, name)
             if value is not None and not (_is_whole(value) and value >= 0):
-                check.add(f"limits.{name}", value, rule="must be a whole number >= 0", fix="Leave it out for no limit")
+                check.refuse(
+                    f"limits.{name}", value, rule="must be a whole number >= 0", fix="Leave it out for no limit"
+                )
         if not (_is_whole(self.threads) and self.threads >= 1):
-            check.add("limits.threads", self.threads, rule="must be a whole number >= 1", fix="Use 1")
+            check.refuse("limits.threads", self.threads, rule="must be a whole number >= 1", fix="Use 1")
         if self.stop is not None and not callable(self.stop):
             fix = "Give the is_set of a threading.Event"
             check.add("limits.stop", self.stop, rule="must be a function that says whether to stop", fix=fix)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from moeopt.documents import current_folder
-from moeopt.errors import InstanceError, Violation
+from moeopt.errors import InstanceError, Violation, Violations
 from moeopt.limits import Limits
 
 Policy = Callable[[Any, Limits, int], Any]
@@ -20,12 +20,62 @@ def check_policy(name: object, policy: object) -> None:
     found = []
     if not (isinstance(name, str) and name and "," not in name and not any(sign.isspace() for sign in name)):
         rule = "must be a word without spaces and commas"
-        found.append(Violation("name", "", _shown(name), rule, "Use a name such as mine"))
+        found.append(Violation("name", "", shown(name), rule, "Use a name such as mine"))
     if not callable(policy):
         rule = "must be a function of instance, limits and seed"
-        found.append(Violation("policy", "", _shown(policy), rule, "Give the function itself"))
+        found.append(Violation("policy", "", shown(policy), rule, "Give the function itself"))
     if found:
         raise InstanceError(found)
+
+
+def name_of(method: object, field: str = "method") -> str:
+    """What a method goes by: itself, or the name of the function; `field` is what messages call it.
+
+    >>> def dealt(instance, limits, seed): ...
+    >>> name_of("search"), name_of(dealt), name_of(lambda instance, limits, seed: [])
+    ('search', 'dealt', '<lambda>')
+    """
+    if isinstance(method, str):
+        return method
+    if not callable(method):
+        rule = "must be the name of a method, or a function of instance, limits and seed"
+        raise InstanceError(
+            [Violation(field, "", shown(method), rule, "Use a name such as 'auto', or give a function")]
+        )
+    return str(getattr(method, "__name__", None) or type(method).__name__)
+
+
+def listed(
+    methods: Any, find: Callable[[Any], Any], field: str = "methods", example: str = "['eplb', 'search']"
+) -> list[tuple[str, Any]]:
+    """Name of each method and what was given for it, each once; what `find` refuses is said all together.
+
+    >>> listed(["lpt", "lpt"], lambda method: method)
+    [('lpt', 'lpt')]
+    """
+    wrong, fix = "", f"Write {example}"
+    if isinstance(methods, str):
+        wrong, fix = "must be a list of names, not one string", f"Write {[one.strip() for one in methods.split(',')]}"
+    elif callable(methods):
+        wrong, fix = "must be a list of names and functions, not one function", "Write [function]"
+    elif not isinstance(methods, Iterable) or getattr(methods, "ndim", 1) == 0:
+        wrong = "must be a list of names and functions"
+    if wrong:
+        raise InstanceError([Violation(field, "", shown(methods), wrong, fix)])
+    check = Violations()
+    found: dict[str, Any] = {}
+    for method in methods:
+        with check.within():
+            name = name_of(method, field)
+            if name in found and found[name] != method:
+                rule = f"has the name of another one, {name!r}"
+                fix = 'Rename it, or name it: register("mine", function)'
+                check.found.append(Violation(field, "", shown(method), rule, fix))
+            elif name not in found:
+                find(method)
+                found[name] = method
+    check.raise_if_any()
+    return list(found.items())
 
 
 def call(policy: Policy, instance: Any, limits: Limits, seed: int) -> tuple[Any, float]:
@@ -110,6 +160,7 @@ def import_policy(name: str, field: str = "method") -> Policy:
     return policy
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value for a message, in 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -8,21 +8,24 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import Any, Generic, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
-from moeopt.comparing import counted, judged_row, names_of, solved_row, together
+from moeopt import kinds
+from moeopt.comparing import counted, judged_row, solved_row, together
 from moeopt.comparison import NOT_RUN, Comparison, Row
 from moeopt.errors import InstanceError, NotApplicable, Violation, Violations, did_you_mean
 from moeopt.limits import Deadline, Limits
 from moeopt.method import Context, Listener, Method, Outcome, Progress
-from moeopt.plugins import call, check_policy, import_policy, overrun
+from moeopt.plugins import Policy, call, check_policy, import_policy, listed, name_of, overrun, shown
 from moeopt.result import Result, Status, Stop
 from moeopt.versions import versions
+
+if TYPE_CHECKING:
+    from moeopt.executors.spoken import Given
 
 InstanceT = TypeVar("InstanceT")
 PlanT = TypeVar("PlanT")
@@ -129,6 +132,14 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             rule = "is a method of the house"
             raise InstanceError([Violation("name", "", repr(name), rule, "Choose another name")])
 
+        check = Violations()
+        kinds.word(check, "summary", summary)
+        check.raise_if_any()
+        self.methods[name] = self._plugged(name, policy, summary)
+
+    def _plugged(self, name: str, policy: Policy, summary: str = "") -> Method[InstanceT, PlanT]:
+        """A policy as a method."""
+
         def run(instance: InstanceT, context: Context) -> Outcome[PlanT]:
             raw, elapsed_s = call(policy, instance, context.limits, context.seed)
             out_of_time, notes = overrun(context.limits, elapsed_s)
@@ -136,13 +147,21 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             return Outcome(self.as_plan(instance, raw), stop, notes=notes)
 
         first_line = ((getattr(policy, "__doc__", None) or "").strip().splitlines() or ["a registered policy"])[0]
-        self.methods[name] = Method(name, run, summary or first_line, claim="plug-in")
+        return Method(name, run, summary or first_line, claim="plug-in")
 
-    def method(self, name: str) -> Method[InstanceT, PlanT]:
-        """Look a method up by name; ``package.module:function`` imports somebody's policy."""
+    def method(self, name: str | Policy) -> Method[InstanceT, PlanT]:
+        """A method by its name, or somebody's policy: the function, or ``package.module:function`` to import it.
+
+        A function goes by its own name, and is not kept: `register` keeps one.
+        """
         if not isinstance(name, str):
-            rule = "must be the name of a method"
-            raise InstanceError([Violation("method", "", repr(name)[:80], rule, "Use a name such as 'search'")])
+            own = name_of(name)
+            known = self.methods.get(own)
+            if known is not None and known.claim != "plug-in":
+                rule = f"has the name of a method of the house, {own!r}"
+                fix = f'Rename it, or name it: {self.name}.register("mine", function)'
+                raise InstanceError([Violation("method", "", shown(name), rule, fix)])
+            return self._plugged(own, name)
         if name in self.methods:
             return self.methods[name]
         if ":" in name:
@@ -156,7 +175,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         self,
         instance: InstanceT,
         *,
-        method: str = "auto",
+        method: str | Policy = "auto",
         limits: Limits | None = None,
         seed: int = 0,
         warm_start: Any = None,
@@ -164,6 +183,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     ) -> Result:
         """Answer one instance.
 
+        `method` is a name, ``package.module:function``, or your own function ``f(instance, limits, seed) -> plan``;
         `warm_start` is a plan that the answer is never worse than.
 
         Raises
@@ -180,29 +200,30 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         >>> result.objective, result.lower_bound, str(result.status)
         (10.0, 8.0, 'FEASIBLE')
         """
-        limits, seed = self.checked(instance, limits, seed)
+        limits, seed = self.checked(instance, limits, seed, on_progress)
         listener = None if on_progress is None else Listener(on_progress)
         context = Context(limits, seed, Deadline(limits.time_s, limits.stop), None, listener)
-        with self.readied(instance, method):
-            return self._solved(instance, method, warm_start, context)
+        chosen = self.method(method)
+        with self.readied(instance, chosen.name):
+            return self._solved(instance, chosen, warm_start, context)
 
-    def answer(self, shown: InstanceT, judged: InstanceT, *, method: str, limits: Limits, seed: int) -> Result:
+    def answer(self, shown: InstanceT, judged: InstanceT, *, method: str | Policy, limits: Limits, seed: int) -> Result:
         """As `solve`, of a method that is shown one instance and judged by another, which lacks a rule of it."""
         limits, seed = self.checked(shown, limits, seed)
-        context = Context(limits, seed, Deadline(limits.time_s, limits.stop))
-        with self.readied(shown, method):
-            return self._solved(shown, method, None, context, judged)
+        context, chosen = Context(limits, seed, Deadline(limits.time_s, limits.stop)), self.method(method)
+        with self.readied(shown, chosen.name):
+            return self._solved(shown, chosen, None, context, judged)
 
     def _solved(
         self,
         instance: InstanceT,
-        method: str,
+        chosen: Method[InstanceT, PlanT],
         warm_start: Any,
         context: Context,
         judged: InstanceT | None = None,
     ) -> Result:
         """Prepare, run and judge, by the rules of `judged` where they are others."""
-        chosen, listener = self.method(method), context.on_progress
+        method, listener = chosen.name, context.on_progress
         instance = self.prepared(instance, context)
         conflicts = self.conflicts(instance)
         if conflicts:
@@ -222,35 +243,48 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             result = replace(result, notes=(*result.notes, listener.note))
         return result
 
-    def checked(self, instance: Any, limits: Any, seed: Any) -> tuple[Limits, int]:
-        """Limits and seed, or every argument that is of the wrong kind."""
+    def own(self, instance: object) -> None:
+        """Refuse what is no instance of this problem."""
         check = Violations()
+        self._own(check, instance)
+        check.raise_if_any()
+
+    def _own(self, check: Violations, instance: object) -> None:
         if not isinstance(instance, self.instance_type):
             kind = self.instance_type.__name__
             check.add("instance", instance, rule=f"must be a {kind}", fix=f"Build one: {kind}(...)")
+
+    def checked(
+        self, instance: Any, limits: Any, seed: Any, on_progress: Any = None, *, listener: str = "on_progress"
+    ) -> tuple[Limits, int]:
+        """Limits and seed, or every argument that is of the wrong kind."""
+        check = Violations()
+        self._own(check, instance)
+        kinds.callback(check, listener, on_progress)
         if limits is not None and not isinstance(limits, Limits):
             check.add("limits", limits, rule="must be a Limits", fix="Write limits=Limits(time_s=5)")
         if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-            check.add("seed", seed, rule="must be a whole number >= 0", fix="Use 0")
+            check.refuse("seed", seed, rule="must be a whole number >= 0", fix="Use 0")
         check.raise_if_any()
         return limits or Limits(), int(seed)
 
     def compare(
         self,
         instance: InstanceT,
-        methods: Iterable[str],
+        methods: Iterable[str | Policy],
         *,
         plans: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         seed: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
-        executor: Executor | Callable[[], Executor] | None = None,
+        executor: Given = None,
     ) -> Comparison:
         """Run several methods, and judge ready-made `plans`, on one instance; a failure is a row with its reason.
 
-        Ctrl-C ends it after the method being run: the rows so far stay, the others say that they were not run. With an
-        `executor` (as `moeopt.executors.run_all` takes it) methods run beside each other and end in the same rows;
-        `on_progress` hears of whole methods then.
+        `methods` are given as `solve` takes them; a function is a row of its own name. Ctrl-C ends it after the method
+        being run: the rows so far stay, the others say that they were not run. With an `executor` (as
+        `moeopt.executors.run_all` takes it, such as ``"processes:2"``) methods run beside each other and end in the
+        same rows; `on_progress` hears of whole methods then.
 
         Raises
         ------
@@ -264,23 +298,24 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
         ('exact', [7.0, 6.0])
         """
         from moeopt.executors.rows import make_rows, row_in_worker  # and with it the machinery of futures
+        from moeopt.executors.spoken import made_of
 
-        limits, seed = self.checked(instance, limits, seed)
-        names = names_of(methods)
-        check = Violations()
-        for name in names:
-            with check.within():
-                self.method(name)  # misspelt names stop before any work, all of them at once
-        check.raise_if_any()
+        limits, seed = self.checked(instance, limits, seed, on_progress)
+        if plans is not None:
+            check = Violations()
+            kinds.mapping(check, "plans", plans, '{"mine": plan}')
+            check.raise_if_any()
+        executor = made_of(executor)
+        asked = listed(methods, self.method)  # misspelt names stop before any work, all of them at once
         judged = [
             (name, partial(judged_row, self, instance, name, raw, limits, seed)) for name, raw in (plans or {}).items()
         ]
         if executor is None:
-            own = [(name, partial(self.row, instance, name, limits, seed, on_progress)) for name in names]
+            own = [(name, partial(self.row, instance, one, limits, seed, on_progress)) for name, one in asked]
             rows, interrupted = make_rows([*own, *judged])
         else:
-            apart = [(name, partial(row_in_worker, self.name, instance, name, limits, seed)) for name in names]
-            rows, interrupted = make_rows(apart, executor, counted(on_progress, len(names)))
+            apart = [(name, partial(row_in_worker, self.name, instance, one, limits, seed)) for name, one in asked]
+            rows, interrupted = make_rows(apart, executor, counted(on_progress, len(asked)))
             if interrupted:
                 rows += [Row(name, None, NOT_RUN) for name, _ in judged]
             else:
@@ -291,17 +326,18 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     def row(
         self,
         instance: InstanceT,
-        name: str,
+        method: str | Policy,
         limits: Limits | None,
         seed: int,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Row:
         """One method: its result, or the reason why there is none."""
+        chosen = self.method(method)
 
         def solve(what: InstanceT) -> Result:
-            return self.solve(what, method=name, limits=limits, seed=seed, on_progress=on_progress)
+            return self.solve(what, method=method, limits=limits, seed=seed, on_progress=on_progress)
 
-        return solved_row(self, instance, name, solve)
+        return solved_row(self, instance, chosen, solve)
 
 
 def problem(name: str) -> Problem[Any, Any]:
@@ -310,9 +346,9 @@ def problem(name: str) -> Problem[Any, Any]:
     >>> problem("placement").name
     'placement'
     """
-    if name not in PROBLEMS:
+    if not isinstance(name, str) or name not in PROBLEMS:
         rule = f"is not a problem; known: {', '.join(PROBLEMS)}"
-        raise InstanceError([Violation("problem", "", repr(name), rule, "Use one of these")])
+        raise InstanceError([Violation("problem", "", shown(name), rule, "Use one of these")])
     room: Problem[Any, Any] = importlib.import_module(PROBLEMS[name]).PROBLEM
     return room
 

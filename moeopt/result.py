@@ -55,9 +55,9 @@ class Contradiction(AssertionError):
     """A result whose parts contradict each other: our own bug, or a file somebody edited."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
-    """The answer to one instance, with its proof.
+    """The answer to one instance, with its proof; ``print`` shows the few lines that say how good it is.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ class Result:
     instance
         ``name``, ``sha256`` of the canonical document, and ``document``: the instance without its bulk data.
     status, stop
-        Two separate questions: what is known, and why the search ended.
+        Two separate questions: what is known, and why the search ended. OPTIMAL beside TIME or INTERRUPTED is proved
+        as any other; what was left out then is beside the plan, and a note names it.
     objective
         The referee's value of the plan in `unit`; ``None`` without a plan.
     lower_bound, bound_kind, certificate
@@ -83,6 +84,15 @@ class Result:
         Everything that happened and was not asked for: fallbacks, repairs, skipped work.
     plan
         The plan as an object of the problem's own type; not written to documents.
+
+    >>> from moeopt import placement
+    >>> result = placement.solve(placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4), method="lpt", seed=7)
+    >>> print(result)  # doctest: +ELLIPSIS
+    placement by lpt: FEASIBLE (stop FINISHED), objective 10 tokens, lower bound 8, gap 20.0 %
+    plan: 1 layer, 4 slots on 2 GPUs, imbalance 1.2500, the mean of layers
+    time: ... s, seed 7
+    >>> result
+    <Result: placement by lpt: FEASIBLE (stop FINISHED), objective 10 tokens, lower bound 8, gap 20.0 %>
     """
 
     problem: str
@@ -117,6 +127,17 @@ class Result:
         if self.objective is None or self.lower_bound is None:
             return None
         return relative_gap(self.objective, self.lower_bound)
+
+    def __str__(self) -> str:
+        """A few lines: what is known, the value and its bound, the shape of the plan, the time and the first note."""
+        from moeopt import brief
+
+        return "\n".join(brief.lines(self))
+
+    def __repr__(self) -> str:
+        from moeopt import brief
+
+        return f"<Result: {brief.head(self)}>"
 
     def _contradictions(self) -> list[str]:
         found = []

@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 
+from moeopt import collocation, mesh, microbatch, routing
 from moeopt.errors import (
     SHOWN,
     BackendUnavailable,
@@ -17,6 +18,8 @@ from moeopt.errors import (
     Violation,
     Violations,
 )
+from moeopt.limits import Limits
+from moeopt.placement import PlacementInstance, solve
 
 
 def test_a_violation_reads_field_place_value_rule_and_fix() -> None:
@@ -89,3 +92,25 @@ def test_violations_of_an_inner_check_are_taken_over() -> None:
         check.raise_if_any()
     assert [violation.field for violation in caught.value.violations] == ["slots", "gpus"]
     Violations().raise_if_any()
+
+
+def test_a_text_where_a_number_belongs_is_shown_in_quotes() -> None:
+    """`gpus = 8: must be a whole number` was said of a text."""
+    times = {"attention": 1.0, "dispatch": 1.0, "experts": 1.0}
+    for make, words in (
+        (lambda: PlacementInstance([[1, 2]], gpus="8"), "gpus = '8': must be a whole number >= 1"),
+        (lambda: PlacementInstance([[1, 2]], gpus=1, floor_tokens="3"), "floor_tokens = '3': must be a finite number"),
+        (lambda: PlacementInstance([[1, 2]], gpus=1, alpha="0.9"), "alpha = '0.9': must be at least 0"),
+        (lambda: PlacementInstance([[1, 2]], gpus=1, distinct="yes"), "distinct = 'yes': must be true or false"),
+        (lambda: routing.RoutingInstance([[9, 4]], [[0, 1]], gpus="2"), "gpus = '2': must be a whole number"),
+        (lambda: collocation.CollocationInstance([[0, 1]], experts="4"), "experts = '4': must be a whole number"),
+        (lambda: microbatch.MicrobatchInstance(times, layers="4"), "layers = '4': must be a whole number"),
+        (lambda: microbatch.MicrobatchInstance(times, layers=4, tbt_slo_s="1"), "tbt_slo_s = '1': must be finite"),
+        (lambda: mesh.GpuType.of("H800", stock="16"), "stock = '16': must be a whole number"),
+        (lambda: mesh.Workload("4000", 10), "input_tokens = '4000': must be a whole number"),
+        (lambda: Limits(time_s="5"), "limits.time_s = '5': must be finite seconds"),
+        (lambda: solve(PlacementInstance([[1, 2]], gpus=1, slots=2), seed="0"), "seed = '0': must be a whole number"),
+    ):
+        with pytest.raises(InstanceError) as caught:
+            make()  # type: ignore[no-untyped-call]
+        assert words in str(caught.value)

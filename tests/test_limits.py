@@ -36,7 +36,7 @@ def test_limits_at_their_ends_are_taken(good: dict[str, Any]) -> None:
 def test_a_bad_limit_is_refused_by_name_and_value(field: str, value: object) -> None:
     with pytest.raises(InstanceError) as caught:
         Limits(**{field: value})
-    assert f"limits.{field} = {value if isinstance(value, str) else repr(value)}: " in str(caught.value)
+    assert f"limits.{field} = {value!r}: " in str(caught.value)
 
 
 def test_all_bad_limits_come_in_one_message() -> None:

@@ -241,7 +241,7 @@ def test_evaluate_takes_another_split_and_refuses_an_unknown_one() -> None:
         ({"seed": -1}, "seed = -1: must be a whole number >= 0"),
         ({"seed": 1.5}, "seed = 1.5: must be a whole number >= 0"),
         ({"seed": True}, "seed = True: must be a whole number >= 0"),
-        ({"seed": "0"}, "seed = 0: must be a whole number >= 0"),
+        ({"seed": "0"}, "seed = '0': must be a whole number >= 0"),
         ({"instance": [[1, 2]]}, "instance = [[1, 2]]: must be a PlacementInstance"),
         ({"instance": None, "seed": None}, "seed = None"),
     ],
@@ -268,7 +268,7 @@ def test_a_seed_may_be_a_whole_number_of_numpy() -> None:
     [
         ("eplb", "methods = 'eplb': must be a list of names, not one string. Write ['eplb']."),
         ("eplb, lpt", "Write ['eplb', 'lpt']"),
-        (None, "methods = None: must be a list of names"),
+        (None, "methods = None: must be a list of names and functions. Write ['eplb', 'search']."),
         (["lpt", 3], "methods = 3: must be the name of a method"),
     ],
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from moeopt import placement
+from moeopt import placement, replay
 from moeopt.placement import PlacementInstance
 from moeopt.result import MACHINE_NOTE, Contradiction, Result, Status, Stop, relative_gap
+from tests.test_functions import ROOMS
 
 PLAN: dict[str, Any] = {
     "problem": "placement",
@@ -115,3 +118,43 @@ def test_the_document_is_strict_json_that_says_the_same() -> None:
     assert document["objective"] == result.objective and document["gap"] == result.gap
     assert document["instance"]["sha256"] == instance.sha256
     assert document["solution"]["layers"][0]["slot_expert"] == result.plan.slot_expert[0].tolist()
+
+
+# --- printed ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["placement", "routing", "collocation", "microbatch", "mesh"])
+def test_a_printed_result_is_a_few_lines_in_every_problem(name: str) -> None:
+    """It was its whole document, 11,000 characters and more."""
+    room, instance, method = ROOMS[name]
+    result = room.solve(instance, method=method)
+    lines = str(result).splitlines()
+    assert 3 <= len(lines) <= 5 and all(len(line) < 300 for line in lines)
+    assert lines[0].startswith(f"{name} by {method}: {result.status} (stop {result.stop}), objective ")
+    assert "lower bound" in lines[0] and "gap" in lines[0] and result.unit in lines[0]
+    assert lines[1].startswith("plan: ") and lines[2].startswith("time: ")
+    assert repr(result) == f"<Result: {lines[0]}>"
+    assert [result] != [] and str([result]) == f"[{result!r}]"
+    compared = room.compare(instance, [method])
+    assert len(repr(compared)) < 200
+
+
+def test_a_printed_result_without_a_plan_says_the_conflict_and_a_long_note_is_cut() -> None:
+    loads = [[1, 1, 1, 1]]
+    result = placement.solve(placement.PlacementInstance(loads, gpus=2, slots=4, pin=[(0, 0), (1, 0), (2, 0)]))
+    assert str(result).splitlines()[0] == "placement by auto: INFEASIBLE (stop FINISHED)"
+    assert "conflict: " in str(result)
+    noted = replace(placement.solve(placement.PlacementInstance(loads, gpus=2, slots=4)), notes=("x" * 999, "y"))
+    assert max(map(len, str(noted).splitlines())) < 200 and str(noted).endswith("... (and 1 more)")
+
+
+def test_a_large_result_and_a_replay_are_printed_short() -> None:
+    loads = np.arange(12 * 64).reshape(12, 64) + 1
+    result = placement.solve(placement.PlacementInstance(loads, gpus=8, slots=72), method="eplb")
+    assert len(str(result)) < 500 and len(repr(result)) < 200
+    history = placement.PlacementInstance(np.stack([loads, loads[::-1]]), gpus=8, slots=72)
+    played = replay.replay(history, ["keep", "eplb"], first="eplb")
+    assert len(str(played)) < 1000 and len(repr(played)) < 200
+    assert [line.split()[0] for line in str(played).splitlines()] == [
+        "replay", "policy", "keep", "eplb", "bound", "time:"
+    ]  # fmt: skip

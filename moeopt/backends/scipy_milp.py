@@ -46,7 +46,7 @@ def run(
         if name not in OPTIONS:
             check.found.append(unknown_name("options", "scipy", name, list(OPTIONS)))
         elif not isinstance(value, bool):
-            check.add("options", value, where=name, rule="must be true or false")
+            check.refuse("options", value, where=name, rule="must be true or false")
     check.raise_if_any()
     from scipy import optimize, sparse
 

@@ -101,7 +101,7 @@ def solve_model(
 def _first(model: LinearModel, seed: int, start: npt.ArrayLike | None, bound: float | None) -> FloatArray | None:
     check = Violations()
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
-        check.add("seed", seed, rule=f"must be a whole number in 0..{LARGEST_SEED}", fix="Use 0")
+        check.refuse("seed", seed, rule=f"must be a whole number in 0..{LARGEST_SEED}", fix="Use 0")
     if bound is not None and not math.isfinite(bound):
         check.add("bound", bound, rule="must be finite", fix="Leave it out")
     first = None if start is None else np.array(start, dtype=np.float64)

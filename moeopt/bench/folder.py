@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from moeopt import kinds
 from moeopt.bench.cell import CELL_SCHEMA, Cell
 from moeopt.documents import TEMPORARY
 from moeopt.errors import InstanceError, Violation
@@ -49,6 +50,7 @@ def tidy(folder: Path) -> None:
             one.unlink()
 
 
+@kinds.expects(folder=kinds.path, cells=kinds.some)
 def read_cells(folder: str | Path, cells: Iterable[Cell] | None = None) -> list[dict[str, Any]]:
     """Documents of a folder in the order of `cells`, or of their names, with the seconds they took (None: not known).
 

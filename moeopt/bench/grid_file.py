@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from moeopt import kinds
 from moeopt.bench.grid import Grid
 from moeopt.errors import InstanceError, Violation
 
 ENDINGS = (".yaml", ".yml", ".json", ".toml")
 
 
+@kinds.expects(path=kinds.path)
 def read_grid(path: str | Path) -> Grid:
     """The grid of a file, as its ending says; files of loads are looked for from its folder.
 

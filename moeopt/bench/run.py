@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from moeopt import kinds
 from moeopt.bench.cell import Cell, run_cell
 from moeopt.bench.folder import kept, read_times, tidy, write_cell
 from moeopt.bench.grid import Grid
 from moeopt.executors import Lost, run_all
+from moeopt.executors.spoken import Given, made_of
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,12 @@ class Ran:
     lost: tuple[tuple[Cell, str], ...] = ()
 
 
+@kinds.expects(grid="moeopt.bench.grid:Grid", folder=kinds.path, on_cell=kinds.callback)
 def run_grid(
     grid: Grid,
     folder: str | Path,
     *,
-    executor: Executor | Callable[[], Executor] | None = None,
+    executor: Given = None,
     on_cell: Callable[[int, int], Any] | None = None,
     on_result: Callable[[int, dict[str, Any]], Any] | None = None,
 ) -> Ran:
@@ -65,6 +67,7 @@ def run_grid(
     """
     from moeopt.errors import InstanceError, Violation
 
+    executor = made_of(executor)
     place = Path(folder)
     try:
         place.mkdir(exist_ok=True)

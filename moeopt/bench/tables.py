@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from moeopt import kinds
 from moeopt.bench import written
 from moeopt.errors import Violations
 from moeopt.result import relative_gap
@@ -97,6 +98,7 @@ def axes_of(text: str) -> list[str]:
     return [keys.get(one.strip(), one.strip()) for one in text.split(",")]
 
 
+@kinds.expects(documents=kinds.some, axes=kinds.some, metric=kinds.text)
 def pivot(documents: Iterable[Mapping[str, Any]], axes: Sequence[str], metric: str) -> Pivot:
     """Means of a metric by one or two axes of `AXES`.
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
+from moeopt import kinds
 from moeopt.calibrate.collectives import CollectiveFit
 from moeopt.calibrate.fit import Frozen
 from moeopt.calibrate.kernels import KernelFit
@@ -79,6 +80,7 @@ class Calibration(BaseModel):
         return None
 
 
+@kinds.expects(path=kinds.path)
 def read_calibration(path: str | Path) -> Calibration:
     """Read a document of constants (``-``: standard input).
 

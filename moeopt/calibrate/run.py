@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from moeopt import kinds
 from moeopt.calibrate.collectives import CollectiveFit, fit_collectives, is_collective_table
 from moeopt.calibrate.document import Calibration, Source
 from moeopt.calibrate.end_to_end import is_end_to_end
@@ -40,6 +41,7 @@ def kind_of(table: Table) -> str:
     raise AssertionError
 
 
+@kinds.expects(tables=kinds.some)
 def calibrate(tables: Iterable[Table], *, gpu: str | None = None) -> Calibration:
     """Fit what the tables determine.
 

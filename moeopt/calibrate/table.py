@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt import kinds
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import BackendUnavailable, InstanceError, Violation, Violations
 from moeopt.workload.csv_cells import number, split_rows
@@ -95,6 +96,7 @@ class Table:
         return None
 
 
+@kinds.expects(path=kinds.path)
 def read_table(path: str) -> Table:
     """Read a table of measurements.
 

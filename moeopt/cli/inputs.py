@@ -173,10 +173,7 @@ def read_instance(path: str, shape: Shape, say: Say, name: str | None = None) ->
 
 def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | None = None) -> PlacementInstance:
     """Loads and options into an instance; every violation at once, under the option's or the field's name."""
-    from fractions import Fraction
-
     from moeopt.placement import PlacementInstance
-    from moeopt.placement.move_budget import moves_of
 
     check = Violations(path)
     refuse_experts(table, shape, check)
@@ -214,9 +211,6 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
     arguments |= {"layers": layers, "names": table.names, "steps": 1 if steps is None else steps}
     arguments.setdefault("name", name or name_of(path))
     try:
-        if isinstance(arguments.get("max_moves"), Fraction):
-            free = PlacementInstance(loads, **{**arguments, "max_moves": None})
-            arguments["max_moves"] = moves_of(arguments["max_moves"], free)
         return PlacementInstance(loads, **arguments)
     except InstanceError as error:
         raise InstanceError(error.violations, path) from error

@@ -109,10 +109,7 @@ class FurtherRules:
     ] = None
 
     def further_fields(self, check: Violations) -> dict[str, Any]:
-        """Arguments of `PlacementInstance`; `current` and lost nodes need the instance's shape and are left aside.
-
-        ``max_moves`` may be a fraction of all slots, which needs it too.
-        """
+        """Arguments of `PlacementInstance`; `current` and lost nodes need the instance's shape and are left aside."""
         found: dict[str, Any] = {}
         plain = ("combine", "alpha", "max_moves_per_layer", "move_cost", "survive_nodes", "shared")
         for key in (*plain, "num_shared", "top_k", "batch_tokens"):
@@ -121,7 +118,8 @@ class FurtherRules:
         if self.max_moves is not None:
             from moeopt.placement.move_budget import budget
 
-            found["max_moves"] = budget(self.max_moves, check=check)
+            moves = budget(self.max_moves, check=check)
+            found["max_moves"] = moves if moves is None or isinstance(moves, int) else self.max_moves
         if (self.floor_gpu is None) != (self.floor_dtype is None):
             missing, given = ("--floor-gpu", "--floor-dtype")[:: 1 if self.floor_gpu is None else -1]
             check.add(missing, "missing", rule=f"is needed beside {given}", fix="Give a GPU and a data type")

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import networkx as nx
 
+from moeopt import kinds
 from moeopt.cluster.catalogue import Machine
 from moeopt.cluster.graph import Cluster, add_link, add_node
 from moeopt.errors import Violations
@@ -31,6 +32,10 @@ def build(
     nic = machine.nic_bytes_per_s if nic_bytes_per_s is None else nic_bytes_per_s
     many = machine.gpus * machine.servers if gpus is None else gpus
     check = Violations()
+    if nic_bytes_per_s is not None and kinds.number(check, "nic_bytes_per_s", nic_bytes_per_s) and nic_bytes_per_s <= 0:
+        check.add("nic_bytes_per_s", nic_bytes_per_s, rule="must be above 0", fix="Leave it out for the data sheet's")
+    kinds.number(check, "oversubscription", oversubscription)
+    check.raise_if_any()
     if machine.scale_up != "none" and machine.scale_up_bytes_per_s is None:
         rule = "no source confirms what its GPUs send each other"
         check.add("cluster", machine.name, rule=rule, fix="Build the graph from your own figures")

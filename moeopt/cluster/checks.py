@@ -88,7 +88,7 @@ def _edge(where: str, data: dict[str, Any], check: Violations) -> None:
         value: Any = data.get(name)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not math.isfinite(value) or value < 0:
-            check.add(name, value, rule="must be a finite number >= 0", fix=fix, where=where)
+            check.refuse(name, value, rule="must be a finite number >= 0", fix=fix, where=where)
         elif value and not LEAST <= value <= LARGEST:
             rule = f"no link has this: 0, or {LEAST:.0e} to {LARGEST:.0e}"
             check.add(name, value, rule=rule, fix=fix, where=where)

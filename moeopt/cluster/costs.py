@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt import kinds
 from moeopt.errors import InstanceError, Violations
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ NAMED = 5
 """Wrong costs that are named one by one; beyond it they are counted."""
 
 
+@kinds.expects(cluster="moeopt.cluster.graph:Cluster", message_bytes=kinds.number)
 def rank_cost(cluster: Cluster, *, message_bytes: float | None = None) -> NDArray[np.float64]:
     """(G, G) cost from the GPU of the row to that of the column, 0 on the diagonal.
 

@@ -121,7 +121,7 @@ def pair_counts(given: Any, check: Violations) -> Ints | None:
 def whole(field: str, value: Any, least: int, check: Violations) -> int:
     """A whole number from `least` on."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < least:
-        check.add(field, value, rule=f"must be a whole number >= {least}", fix=f"Use {least}")
+        check.refuse(field, value, rule=f"must be a whole number >= {least}", fix=f"Use {least}")
         return least
     if value > LARGEST:
         check.add(field, value, rule=f"must be at most {LARGEST:.0e}", fix="Look for a slip of the keyboard")
@@ -134,7 +134,7 @@ def number(field: str, value: Any, check: Violations, *, least: float = 0.0) -> 
     good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
     if not good or value < least or (least == 0 and value == 0):
         rule = "must be a finite number above 0" if least == 0 else f"must be a finite number >= {least:g}"
-        check.add(field, value, rule=rule, fix="Leave it out if it is not known")
+        check.refuse(field, value, rule=rule, fix="Leave it out if it is not known")
         return 1.0
     if not LEAST <= value <= LARGEST:
         rule = f"must be between {LEAST:.0e} and {LARGEST:.0e}"
@@ -151,6 +151,14 @@ def choice(field: str, value: Any, allowed: tuple[str, ...], check: Violations) 
     return value
 
 
+def array(given: Any) -> NDArray[Any]:
+    """What numpy makes of a list; of rows of several lengths, one of objects."""
+    try:
+        return np.asarray(given)
+    except ValueError:
+        return np.empty(len(given), dtype=object)
+
+
 def slots(given: Any, experts: int, gpus: int, check: Violations) -> Ints:
     """(G,) slots of each GPU."""
     each = -(-experts // gpus)
@@ -158,13 +166,14 @@ def slots(given: Any, experts: int, gpus: int, check: Violations) -> Ints:
         return np.full(gpus, each, dtype=np.int64)
     before = len(check.found)
     if isinstance(given, int | np.integer) and not isinstance(given, bool):
+        given = whole("slots", given, 1, check)
         if given % gpus:
             low = max(given // gpus * gpus, each * gpus)
             rule = f"slots of all GPUs must be a multiple of gpus = {gpus}"
             check.add("slots", int(given), rule=rule, fix=f"Use {low} or {low + gpus}")
         found = np.full(gpus, max(int(given) // gpus, 0), dtype=np.int64)
     else:
-        found = np.asarray(given)
+        found = array(given)
         if found.shape != (gpus,) or found.dtype.kind not in "iu" or (found < 0).any():
             rule = f"must be one whole number, or {gpus} of them, one a GPU"
             check.add("slots", f"{found.dtype} of shape {found.shape}", rule=rule, fix="Give the slots of each GPU")
@@ -187,7 +196,7 @@ def node_of(given: Any, gpus: int, check: Violations) -> Ints:
             check.add("nodes", int(given), rule=rule, fix="Give the node of each GPU, if nodes differ")
             return np.zeros(gpus, dtype=np.int64)
         return np.arange(gpus) // (gpus // int(given))
-    found = np.asarray(given)
+    found = array(given)
     if found.shape != (gpus,) or found.dtype.kind not in "iu":
         rule = f"must be one whole number, or {gpus} of them, one a GPU"
         check.add("nodes", f"{found.dtype} of shape {found.shape}", rule=rule, fix="Give the node of each GPU")
@@ -199,7 +208,7 @@ def sources(given: Any, tokens: int, gpus: int, check: Violations) -> Ints | Non
     """(T,) GPU of each token."""
     if given is None:
         return None
-    found = np.asarray(given)
+    found = array(given)
     if found.shape != (tokens,) or found.dtype.kind not in "iu":
         rule = f"must be {tokens} GPUs, one a token"
         check.add("source", f"{found.dtype} of shape {found.shape}", rule=rule, fix="Leave it out if it is not known")
@@ -215,7 +224,7 @@ def layer_ids(given: Any, layers: int, check: Violations) -> tuple[int, ...]:
     """L different layer ids."""
     if given is None:
         return tuple(range(layers))
-    found = list(given) if isinstance(given, Sequence | np.ndarray) else []
+    found = list(given) if isinstance(given, Sequence | np.ndarray) and np.shape(array(given)) else []
     good = all(isinstance(one, int | np.integer) and one >= 0 for one in found)
     if len(found) != layers or not good or len(set(found)) < len(found):
         rule = f"must be {layers} different whole numbers >= 0, one a layer"

@@ -49,7 +49,7 @@ def gpus(cluster: Cluster | Described | None, nodes: Any, gpus: Any, check: Viol
     if nodes is None and gpus is None:
         check.add("cluster", None, rule="a cluster, or nodes and gpus, is needed", fix="Give nodes=4, gpus=32")
         return np.zeros(1, dtype=np.int64)
-    count = len(nodes) if isinstance(nodes, Sequence | np.ndarray) else nodes
+    count = len(nodes) if isinstance(nodes, Sequence | np.ndarray) and np.shape(checks.array(nodes)) else nodes
     total = checks.whole("gpus", count if gpus is None else gpus, 1, check)
     if total > checks.MAX_GPUS:
         check.add("gpus", total, rule=f"at most {checks.MAX_GPUS} are taken", fix="Plan a part of the cluster")
@@ -107,7 +107,7 @@ def objective(
 def current(given: Any, layers: int, slots: int, experts: int, check: Violations) -> Ints | None:
     if given is None:
         return None
-    found = np.asarray(given)
+    found = checks.array(given)
     if found.ndim == 1:
         found = found[None]
     if found.shape != (layers, slots) or found.dtype.kind not in "iu":

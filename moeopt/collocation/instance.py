@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt import kinds
 from moeopt.collocation import checks, derived
 from moeopt.collocation.transports import Transport, find_transport
 from moeopt.documents import sha256
@@ -133,7 +134,8 @@ class CollocationInstance:
         name: str = "",
         notes: Sequence[str] = (),
     ) -> None:
-        check, said = Violations(), list(notes)
+        check = Violations()
+        said = list(kinds.listed(check, "notes", notes, str))
 
         def put(key: str, value: object) -> None:  # the class is frozen
             object.__setattr__(self, key, value)

@@ -10,6 +10,7 @@ from moeopt.collocation import bounds, describe, verify
 from moeopt.collocation.bounds import LayerBound
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation, as_collocation
+from moeopt.plugins import Policy
 from moeopt.registry import Comparison, Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, Result, Status, relative_gap
 
@@ -38,6 +39,7 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
         >>> int(collocation.evaluate(instance, [[0, 2, 1, 3]]).objective)
         8
         """
+        self.own(instance)
         return verify.evaluate(instance, plan)
 
     def reference(self, instance: CollocationInstance) -> dict[str, Any]:
@@ -49,7 +51,7 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
         """What the objective is counted in."""
         return describe.unit(instance)
 
-    def compare(self, instance: CollocationInstance, methods: Iterable[str], **given: Any) -> Comparison:
+    def compare(self, instance: CollocationInstance, methods: Iterable[str | Policy], **given: Any) -> Comparison:
         """See `Problem.compare`; bounds, which are the same for every method, are in nobody's time.
 
         `methods` are run on `instance`; `given` are the other arguments: plans, limits, seed, on_progress, executor.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from moeopt import kinds
 from moeopt.collocation import bounds, free_routes, seconds, verify
 from moeopt.errors import InstanceError, Violation
 
@@ -17,6 +18,7 @@ DAMAGED = ("zero-bandwidth", "down", "one-way", "asymmetric", "degraded", "missi
 """Faults of a link graph after which least-cost paths may not be the best ways."""
 
 
+@kinds.expects(instance="moeopt.collocation.instance:CollocationInstance")
 def explain(instance: CollocationInstance, plan: Any, *, layer: int | None = None) -> dict[str, Any]:
     """Cuts, links and routes of one layer of a plan on a link graph.
 

@@ -48,9 +48,9 @@ class Transport:
         for name in ("dispatch_bytes", "combine_bytes"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and 0 < value < float("inf")):
-                check.add(name, value, rule="must be a finite number above 0", fix="FP8 is 1, BF16 is 2")
+                check.refuse(name, value, rule="must be a finite number above 0", fix="FP8 is 1, BF16 is 2")
         if not isinstance(self.returns_home, bool):
-            check.add("returns_home", self.returns_home, rule="must be true or false", fix="DeepEP returns home")
+            check.refuse("returns_home", self.returns_home, rule="must be true or false", fix="DeepEP returns home")
         check.raise_if_any()
 
     @property
@@ -88,7 +88,10 @@ def find_transport(given: object, check: Violations) -> Transport | None:
         return given
     if isinstance(given, str) and given in TRANSPORTS:
         return TRANSPORTS[given]
-    if given == "allgather":
+    if not isinstance(given, str):
+        rule = f"must be a Transport or one of {', '.join(TRANSPORTS)}"
+        check.add("transport", repr(given), rule=rule, fix="Use deepep-normal")
+    elif given == "allgather":
         check.add("transport", "allgather", rule=ALLGATHER, fix="Use deepep-normal where the engine can")
     elif given == "custom":
         rule = "needs what is merged and the bytes each way"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt import kinds
 from moeopt.collocation.instance import CollocationInstance
 from moeopt.collocation.plan import Collocation, as_collocation
 from moeopt.collocation.rows import Rows, loads_of, rows_of
@@ -94,6 +95,7 @@ class Evaluation:
     objective: Fraction
 
 
+@kinds.expects(instance="moeopt.collocation.instance:CollocationInstance", plan="moeopt.collocation.plan:Collocation")
 def faults(instance: CollocationInstance, plan: Collocation, *, capped: bool = True) -> list[str]:
     """Every rule that a plan breaks.
 

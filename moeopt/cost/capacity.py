@@ -77,7 +77,7 @@ def expert_capacity(tokens: int, *, top_k: int, experts: int, factor: Factor, mu
     whole(check, multiple_of=multiple_of)
     exact = as_written(factor)
     if exact is None or exact <= 0:
-        check.add("factor", factor, rule="must be a finite number > 0", fix="Give a number such as 1.25")
+        check.refuse("factor", factor, rule="must be a finite number > 0", fix="Give a number such as 1.25")
     check.raise_if_any()
     assert exact is not None
     tile = int(multiple_of)
@@ -92,7 +92,7 @@ def check_counts(check: Violations, counts: Sequence[int]) -> list[int]:
     for place, value in enumerate(listed):
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
             rule = "must be a whole number of tokens >= 0"
-            check.add("counts", value, rule=rule, fix="Give selections of the expert", where=str(place))
+            check.refuse("counts", value, rule=rule, fix="Give selections of the expert", where=str(place))
     return [] if check.found else [int(value) for value in listed]
 
 

@@ -37,7 +37,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     >>> half("x", twice=1)
     Traceback (most recent call last):
     ...
-    moeopt.errors.InstanceError: size = x: must be a number. Give a number.
+    moeopt.errors.InstanceError: size = 'x': must be a number. Give a number.
     twice = 1: must be true or false. Use False.
     """
     shape = signature(function)
@@ -132,7 +132,7 @@ def _kind(check: Violations, name: str, value: Any, kinds: Kinds, parameter: Par
     if any(_fits(value, kind, numbers) for kind in kinds if kind is not type(None)):
         return
     rule, fix = _said(kinds)
-    check.add(name, value, rule=rule, fix=fix)
+    check.refuse(name, value, rule=rule, fix=fix)
 
 
 def _is_array(value: Any) -> bool:

@@ -43,14 +43,14 @@ def positive(check: Violations, **fields: object) -> None:
     """Every field must be finite and above 0: bandwidths, peaks, sizes."""
     for name, value in fields.items():
         if not is_number(value) or not value > 0:  # type: ignore[operator]
-            check.add(name, value, rule="must be a finite number > 0", fix="Give a number above 0")
+            check.refuse(name, value, rule="must be a finite number > 0", fix="Give a number above 0")
 
 
 def not_negative(check: Violations, **fields: object) -> None:
     """Every field must be finite and at least 0: times, bytes, latencies, prices."""
     for name, value in fields.items():
         if not is_number(value) or not value >= 0:  # type: ignore[operator]
-            check.add(name, value, rule="must be a finite number >= 0", fix="Give 0 or more")
+            check.refuse(name, value, rule="must be a finite number >= 0", fix="Give 0 or more")
 
 
 def whole(check: Violations, low: int = 1, /, **fields: object) -> None:
@@ -59,7 +59,7 @@ def whole(check: Violations, low: int = 1, /, **fields: object) -> None:
         known = type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
         if not known or value < low:  # type: ignore[operator]
             rule = f"must be a whole number >= {low}"
-            check.add(name, value, rule=rule, fix=f"Give a whole number from {low}")
+            check.refuse(name, value, rule=rule, fix=f"Give a whole number from {low}")
 
 
 def fraction(check: Violations, **fields: object) -> None:

@@ -107,7 +107,7 @@ def handoff_s(
     whole(check, links=links)
     fraction(check, efficiency=efficiency)
     if not is_number(p95_factor) or p95_factor < 1:
-        check.add("p95_factor", p95_factor, rule="must be a finite number >= 1", fix="Give 1, or measure it")
+        check.refuse("p95_factor", p95_factor, rule="must be a finite number >= 1", fix="Give 1, or measure it")
     check.raise_if_any()
     transfer = float(size_bytes) / (int(links) * float(bytes_per_s) * float(efficiency))
     total = float(fixed_s) + transfer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moeopt import kinds
 from moeopt.cost.checked import checked
 from moeopt.cost.checks import Number, fraction, not_negative, positive, whole
 from moeopt.cost.constants import IB_ALPHA_S, LINK_ALPHA_S, Efficiency
@@ -72,6 +73,9 @@ class Link:
 
     @classmethod
     def _of(cls, gpu: str, name: str, bytes_per_s: float | None, efficiency: Efficiency | None, alpha_s: float) -> Link:
+        check = Violations()
+        kinds.is_a(check, "efficiency", efficiency, Efficiency, none=True)
+        check.raise_if_any()
         if bytes_per_s is None:
             rule = "no source confirms it"
             raise InstanceError([Violation(name, gpu, "not known", rule, "Build a Link from your own figures")])

@@ -179,7 +179,7 @@ def best_tp(compute_s: Number, *, degrees: Sequence[int], communicate_s: Callabl
         check.add("degrees", "none", rule="there must be one to try", fix="Give divisors of the number of heads")
     for place, degree in enumerate(degrees):
         if isinstance(degree, bool) or not isinstance(degree, Integral) or degree < 1:
-            check.add("degrees", degree, rule="must be a whole number >= 1", fix="Leave it out", where=str(place))
+            check.refuse("degrees", degree, rule="must be a whole number >= 1", fix="Leave it out", where=str(place))
     check.raise_if_any()
     times: dict[int, float] = {}
     for degree in sorted({int(degree) for degree in degrees}):

@@ -223,7 +223,7 @@ def _units(sizes: Sequence[int], top_k: int, limit: int | None) -> tuple[list[in
     for unit, size in enumerate(sizes):
         if isinstance(size, bool) or not is_number(size) or size != int(size) or size < 0:
             rule = "must be a whole number of experts >= 0"
-            check.add("sizes", size, rule=rule, fix="Give the experts of each unit", where=f"unit {unit}")
+            check.refuse("sizes", size, rule=rule, fix="Give the experts of each unit", where=f"unit {unit}")
     if limit is not None:
         whole(check, limit=limit)
     check.raise_if_any()

@@ -73,7 +73,9 @@ class LayerFacts:
         numbers = {"layers": get("layers"), "mtp": get("mtp_layers", "mtp"), "experts": get("experts")}
         for name, value in numbers.items():
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                check.add(f"llm.{name}", value, rule="must be a whole number >= 0", fix="Repair the facts of the LLM")
+                check.refuse(
+                    f"llm.{name}", value, rule="must be a whole number >= 0", fix="Repair the facts of the LLM"
+                )
         layers, dense = numbers["layers"], get("dense_layers", "dense")
         if dense is not None:
             dense = _dense(dense, layers, check)

@@ -159,7 +159,7 @@ def _meta(folder: Path, check: Violations) -> tuple[int, int | None, int | None]
         if value is None and key != "num_experts":
             continue
         if type(value) is not int or value < 1:
-            check.add(f"{META}: {key}", value, rule="must be a whole number >= 1", fix="Record again")
+            check.refuse(f"{META}: {key}", value, rule="must be a whole number >= 1", fix="Record again")
         elif within(value, f"{META}: {key}", RANKS_MAX if key == "ep_size" else EXPERTS_MAX, check, least=1):
             numbers[key] = value
     check.raise_if_any()

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Sequence
 from typing import Any
 
+from moeopt.errors import Violations
 from moeopt.executors.run import Lost, run_all
+from moeopt.executors.spoken import Given
 from moeopt.limits import Limits
+from moeopt.plugins import Policy
 from moeopt.result import Result
 
-Task = tuple[str, Any, str, Limits | None, int]
+Task = tuple[str, Any, str | Policy, Limits | None, int]
 
 
 def solve_many(
     problem: str,
     instances: Sequence[Any],
     *,
-    method: str = "auto",
+    method: str | Policy = "auto",
     limits: Limits | None = None,
     seed: int = 0,
-    executor: Executor | Callable[[], Executor] | None = None,
+    executor: Given = None,
 ) -> list[Result | Lost]:
     """A result for each instance, in their order, equal to what one after the other gives.
 
@@ -34,7 +36,7 @@ def solve_many(
         As every problem's ``solve`` takes them; limits are of each instance. In workers that are processes, methods of
         your own go by ``package.module:function``, and ``limits.stop`` cannot be asked.
     executor
-        As `run_all` takes it: `make_executor` makes one of words.
+        As `run_all` takes it; ``"processes:2"`` is two processes.
 
     Raises
     ------
@@ -46,6 +48,10 @@ def solve_many(
     >>> [result.objective for result in solve_many("placement", halves, method="lpt")]
     [2.0, 4.0]
     """
+    check = Violations()
+    if isinstance(instances, str | bytes) or not isinstance(instances, Sequence):
+        check.refuse("instances", instances, rule="must be a list of instances", fix="Write [instance]")
+    check.raise_if_any()
     tasks: list[Task] = [(problem, instance, method, limits, seed) for instance in instances]
     found = dict(run_all(_solve, tasks, executor))
     return [found[place] for place in range(len(tasks))]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from moeopt.comparison import NOT_RUN, Row
 from moeopt.executors.run import Lost, run_all
+from moeopt.executors.spoken import Given
 from moeopt.limits import Limits
 from moeopt.result import Stop
 
@@ -20,7 +20,7 @@ Work = tuple[str, Callable[[], Row]]
 
 def make_rows(
     work: Sequence[Work],
-    executor: Executor | Callable[[], Executor] | None = None,
+    executor: Given = None,
     on_row: Callable[[int, str], Any] | None = None,
 ) -> tuple[list[Row], bool]:
     """All rows in their order, and whether Ctrl-C ended it: the others say then that they were not run.
@@ -61,7 +61,7 @@ def make_rows(
     return [found.get(place, Row(name, None, NOT_RUN)) for place, (name, _) in enumerate(work)], interrupted
 
 
-def row_in_worker(problem: str, instance: Any, method: str, limits: Limits, seed: int) -> Row:
+def row_in_worker(problem: str, instance: Any, method: Any, limits: Limits, seed: int) -> Row:
     """One method. Exceptions lose their traceback on the way from a process, so it goes as text."""
     from moeopt.registry import problem as room
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from moeopt.errors import InstanceError, Violation
+from moeopt.executors.spoken import Given, made_of
 
 TaskT = TypeVar("TaskT")
 DoneT = TypeVar("DoneT")
@@ -30,7 +31,7 @@ class Lost:
 def run_all(
     function: Callable[[TaskT], DoneT],
     tasks: Sequence[TaskT],
-    executor: Executor | Callable[[], Executor] | Pools | None = None,
+    executor: Given | Pools = None,
 ) -> Generator[tuple[int, DoneT | Lost], None, None]:
     """The place of each task and what the function made of it, as they are done; without an executor one by one.
 
@@ -40,7 +41,8 @@ def run_all(
         For workers that are processes both must be picklable: a function of a module, plain data.
     executor
         One of ``concurrent.futures`` (a Dask client's ``get_executor()`` too), which stays open; or a function that
-        makes one, and is asked for another when its workers die; `Pools` keep what was made for the next call.
+        makes one, and is asked for another when its workers die, or the words that `make_executor` makes it of, such
+        as ``"processes:2"``; `Pools` keep what was made for the next call.
 
     Yields
     ------
@@ -52,6 +54,8 @@ def run_all(
     ------
     BrokenExecutor
         An executor that was given ready broke; results so far have been handed out.
+    InstanceError
+        The executor is none, or what makes one gives none.
     Exception
         Whatever the function raises.
 
@@ -60,6 +64,8 @@ def run_all(
     ...     sorted(run_all(str.upper, ["a", "b"], pool))
     [(0, 'A'), (1, 'B')]
     """
+    if not isinstance(executor, Pools):
+        executor = made_of(executor)
     if executor is None:
         for place, task in enumerate(tasks):
             yield place, function(task)
@@ -86,16 +92,24 @@ class Pools:
     def pool(self) -> Executor:
         """The one to hand tasks to."""
         if self._pool is None:
-            assert self._make is not None
-            self._pool = self._make()
+            self._pool = self._made()
         return self._pool
+
+    def _made(self) -> Executor:
+        assert self._make is not None
+        pool = self._make()
+        if isinstance(pool, Executor):
+            return pool
+        rule = "must make an executor of concurrent.futures"
+        fix = 'Write executor="processes:2", or give a function such as ThreadPoolExecutor'
+        raise InstanceError([Violation("executor()", "", repr(pool)[:80], rule, fix)])
 
     def renew(self, error: BrokenExecutor) -> None:
         """A fresh one, if we know how to make it."""
         if self._make is None:
             raise error
         self.pool.shutdown(wait=False, cancel_futures=True)
-        self._pool = self._make()
+        self._pool = self._made()
 
     def close(self) -> None:
         """Ours is ended, tasks under way with it; one that was given stays."""
@@ -126,7 +140,8 @@ def _flown(
                 broken = error
                 queue.appendleft(place)
                 break
-        for future in wait(flying, return_when=FIRST_COMPLETED).done if flying else ():
+        done = wait(flying, return_when=FIRST_COMPLETED).done if flying else ()
+        for future in sorted(done, key=flying.__getitem__):  # a set has them in no order
             place = flying.pop(future)
             try:
                 result: Any = future.result()

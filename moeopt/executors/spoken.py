@@ -19,6 +19,10 @@ ANSWER_S = 10
 """A scheduler that has not answered by then is not there."""
 
 
+Given = Executor | Callable[[], Executor] | str | None
+"""What an argument `executor` may be."""
+
+
 @dataclass(frozen=True)
 class Maker:
     """Makes an executor, and knows the words that it is called by."""
@@ -52,6 +56,9 @@ def make_executor(words: str) -> Maker | None:
     ...
     moeopt.errors.InstanceError: executor = proceses:4: is none of serial, processes:N, threads:N, dask:ADDRESS. Did you mean processes:4?
     """  # noqa: E501
+    if not isinstance(words, str):
+        rule = "must be words: serial, processes:N, threads:N or dask:ADDRESS"
+        raise InstanceError([Violation("executor", "", repr(words)[:80], rule, 'Write "processes:2"')])
     kind, _, rest = words.partition(":")
     if words == "serial":
         return None
@@ -69,6 +76,26 @@ def make_executor(words: str) -> Maker | None:
     check.raise_if_any()
     workers = int(rest) if rest else os.cpu_count() or 1
     return Maker(words, partial(_processes if kind == "processes" else _threads, workers))
+
+
+def made_of(executor: Given) -> Executor | Callable[[], Executor] | None:
+    """An `executor` argument as it is worked with: words are made a `Maker`, and ``serial`` is none.
+
+    Raises
+    ------
+    InstanceError
+        Wrong words, or neither words nor an executor nor a function.
+
+    >>> made_of("threads:2"), made_of("serial")
+    (Maker(words='threads:2'), None)
+    """
+    if isinstance(executor, str):
+        return make_executor(executor)
+    if executor is None or isinstance(executor, Executor) or callable(executor):
+        return executor
+    rule = "must be an executor of concurrent.futures, a function that makes one, or its words"
+    fix = 'Write "processes:2", which is moeopt.executors.make_executor("processes:2")'
+    raise InstanceError([Violation("executor", "", repr(executor)[:80], rule, fix)])
 
 
 def _threads(workers: int) -> Executor:

@@ -60,7 +60,7 @@ def max_flow(edges: Iterable[Edge], source: Node, target: Node) -> Flow:
         if isinstance(capacity, bool) or not isinstance(capacity, Real) or math.isnan(capacity) or capacity < 0:
             rule = "must be a number >= 0"
             where = f"{tail} -> {head}"
-            check.add("capacity", capacity, rule=rule, fix="Drop the edge, or give 0", where=where)
+            check.refuse("capacity", capacity, rule=rule, fix="Drop the edge, or give 0", where=where)
         elif math.isinf(capacity) or math.isinf(capacities.get((tail, head), 0)):
             capacities[tail, head] = math.inf
         else:

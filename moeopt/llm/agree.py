@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from moeopt import kinds
 from moeopt.llm.facts import LlmFacts
 
 WORDS = {"layers": "layers", "dense_layers": "dense layers", "experts": "experts", "top_k": "top-k"}
 """What `LlmFacts.brief` says that must agree; names and MTP layers may differ."""
 
 
+@kinds.expects(facts="moeopt.llm.facts:LlmFacts", layers=kinds.some, llm=kinds.as_mapping)
 def agreement(
     facts: LlmFacts,
     layers: Sequence[int],

@@ -137,7 +137,7 @@ def kda(reader: Reader) -> Attention:
     for key, value in sizes.items():
         if type(value) is not int or value < 1:
             rule = "must be a whole number >= 1"
-            reader.check.add(f"linear_attn_config.{key}", value, rule=rule, fix="Repair the configuration")
+            reader.check.refuse(f"linear_attn_config.{key}", value, rule=rule, fix="Repair the configuration")
             return found
     layers = tuple(sorted(layer - 1 for layer in told["kda_layers"]))
     return replace(
@@ -204,7 +204,7 @@ def _types(reader: Reader) -> list[object]:
 def _true(reader: Reader, name: str, value: object) -> bool:
     """A flag that is false where it is missing."""
     if value is not None and not isinstance(value, bool):
-        reader.check.add(name, value, rule="must be true or false", fix="Repair the configuration")
+        reader.check.refuse(name, value, rule="must be true or false", fix="Repair the configuration")
     return value is True
 
 

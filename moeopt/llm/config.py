@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from moeopt import kinds
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation, Violations
 from moeopt.llm.attention import KINDS
@@ -28,6 +29,7 @@ PLAIN = ("model_type", "torch_dtype", "dtype", "expert_dtype", "quantization_con
 """Keys that are read apart from the table."""
 
 
+@kinds.expects(path=kinds.path)
 def read_config(path: str | Path, name: str | None = None) -> LlmFacts:
     """Facts of the LLM that a ``config.json`` describes.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from moeopt import kinds
 from moeopt.errors import Violations
 from moeopt.llm.facts import GROWING, LlmFacts
 from moeopt.llm.layer_kinds import LayerKind, layer_kinds
@@ -85,6 +86,7 @@ def kv_bytes_per_token(facts: LlmFacts, dtype: str = "bf16") -> float:
     return _per_token(facts, _element(facts, dtype))
 
 
+@kinds.expects(facts="moeopt.llm.facts:LlmFacts", dtype=kinds.text)
 def kv_bytes(facts: LlmFacts, tokens: int, dtype: str = "bf16") -> int:
     """Bytes of the cache of one sequence of so many tokens: what grows, windows as far as they are full, and states.
 
@@ -102,7 +104,7 @@ def kv_bytes(facts: LlmFacts, tokens: int, dtype: str = "bf16") -> int:
     """
     check = Violations()
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
-        check.add("tokens", tokens, rule="must be a whole number >= 0", fix="Give the length of a sequence")
+        check.refuse("tokens", tokens, rule="must be a whole number >= 0", fix="Give the length of a sequence")
     check.raise_if_any()
     size, at = _element(facts, dtype), facts.attention
     if at.kind == "compressed":

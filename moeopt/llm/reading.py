@@ -62,7 +62,7 @@ class Reader:
                 return None
             value = value[0]
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < MOST:
-            self.check.add(name, value, rule=f"must be a whole number >= {least}", fix="Repair the configuration")
+            self.check.refuse(name, value, rule=f"must be a whole number >= {least}", fix="Repair the configuration")
             return None
         return value
 
@@ -77,7 +77,7 @@ class Reader:
         if value is MISSING:
             return bool(self.family.fixed[fact]) if fact in self.family.fixed else default
         if not isinstance(value, bool):
-            self.check.add(name, value, rule="must be true or false", fix="Repair the configuration")
+            self.check.refuse(name, value, rule="must be true or false", fix="Repair the configuration")
             return default
         return value
 

@@ -73,7 +73,7 @@ def _figures(check: Violations, config: Config, where: str) -> None:
         value = getattr(config, name)
         if value is not None and (not is_number(value) or value < 0):
             rule = "must be a finite number >= 0"
-            check.add(f"configs.{name}", value, rule=rule, fix="Give what one replica does", where=where)
+            check.refuse(f"configs.{name}", value, rule=rule, fix="Give what one replica does", where=where)
             return
     prefills, decodes = SERVES.get(config.family, (True, True))
     for name, may in (("prefill_per_s", prefills), ("decode_per_s", decodes)):

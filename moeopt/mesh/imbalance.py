@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, Literal
 
+from moeopt import kinds
 from moeopt.cost.checks import is_number, whole
 from moeopt.documents import sha256
 from moeopt.errors import InstanceError, Violation, Violations
@@ -53,8 +54,17 @@ class Imbalance:
 
     def __post_init__(self) -> None:
         check = Violations()
-        object.__setattr__(self, "rows", tuple(tuple(row) for row in self.rows))
-        object.__setattr__(self, "others", tuple(self.others))
+        kinds.some(check, "rows", self.rows)
+        others = kinds.listed(check, "others", self.others, Imbalance)
+        check.raise_if_any()
+        rows = list(self.rows)
+        for place, row in enumerate(rows):
+            if not isinstance(row, Sequence) or isinstance(row, str | bytes) or len(row) != 3:
+                rule = "must be EP, redundant experts and a ratio"
+                check.refuse("rows", row, where=str(place), rule=rule, fix="Write (64, 0, 2.0)")
+        check.raise_if_any()
+        object.__setattr__(self, "rows", tuple(tuple(row) for row in rows))
+        object.__setattr__(self, "others", others)
         if not self.rows:
             check.add("imbalance", "no rows", rule="there must be one", fix="Use Imbalance.even()")
         if self.experts is not None:
@@ -64,7 +74,7 @@ class Imbalance:
             whole(check, **{f"imbalance[{place}].ep": ep})
             whole(check, 0, **{f"imbalance[{place}].redundant": redundant})
             if not is_number(ratio) or ratio < 1:
-                check.add(f"imbalance[{place}].ratio", ratio, rule="must be a finite number >= 1", fix="Use 1")
+                check.refuse(f"imbalance[{place}].ratio", ratio, rule="must be a finite number >= 1", fix="Use 1")
             if (ep, redundant) in seen:
                 check.add(f"imbalance[{place}]", (ep, redundant), rule="is there twice", fix="Keep one")
             seen.add((ep, redundant))

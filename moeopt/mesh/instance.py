@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
+from moeopt import kinds
 from moeopt.cost.checks import is_number, not_negative, whole
 from moeopt.cost.constants import OVERHEAD_S
 from moeopt.cost.roofline import Numerics
@@ -47,6 +48,14 @@ class Demand:
     workload: Workload
     slo: Slo = field(default_factory=Slo)
     numerics: Numerics | None = None
+
+    def __post_init__(self) -> None:
+        check = Violations()
+        kinds.is_a(check, "llm", self.llm, LlmFacts)
+        kinds.is_a(check, "workload", self.workload, Workload)
+        kinds.is_a(check, "slo", self.slo, Slo)
+        kinds.is_a(check, "numerics", self.numerics, Numerics, none=True)
+        check.raise_if_any()
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +129,7 @@ class MeshInstance(Documented):
 
     def __post_init__(self) -> None:
         check = Violations()
-        for field_name in ("demands", "gpus", "families", "kv_formats", "drafts"):
-            object.__setattr__(self, field_name, tuple(getattr(self, field_name)))
+        self._check_kinds(check)
         if not self.families:
             object.__setattr__(self, "families", roles.families_of(self.sides))
         if not self.demands:
@@ -149,8 +157,35 @@ class MeshInstance(Documented):
                 rule = f"a step with {place + 1} drafted tokens yields 1 to {place + 2}"
                 check.add(f"drafts[{place}]", mean, rule=rule, fix="Give the mean of tokens that a step yields")
         if self.configs is not None:
-            object.__setattr__(self, "configs", tuple(self.configs))
             given.check_configs(check, self)
+        check.raise_if_any()
+
+    def _check_kinds(self, check: Violations) -> None:
+        """Lists as tuples, a single item as a list of it; what is of another kind ends it here."""
+
+        def put(name: str, value: tuple[Any, ...]) -> None:  # the class is frozen
+            object.__setattr__(self, name, value)
+
+        put("demands", kinds.listed(check, "demands", self.demands, Demand))
+        put("gpus", kinds.listed(check, "gpus", self.gpus, GpuType))
+        put("families", kinds.listed(check, "families", self.families, str))
+        put("kv_formats", kinds.listed(check, "kv_formats", self.kv_formats, str))
+        put("drafts", kinds.numbers(check, "drafts", self.drafts))
+        if self.redundant is not None:
+            put("redundant", kinds.numbers(check, "redundant", self.redundant))
+        if self.configs is not None:
+            put("configs", kinds.listed(check, "configs", self.configs, Config))
+            for place, config in enumerate(self.configs or ()):
+                kinds.mapping(check, f"configs[{place}].gpus", config.gpus, '{"H100": 2}')
+        kinds.is_a(check, "imbalance", self.imbalance, Imbalance)
+        if kinds.mapping(check, "sides", self.sides, '{"prefill": "H800"}'):
+            for role, name in self.sides.items():
+                if kinds.word(check, "sides", role):
+                    kinds.word(check, f"sides[{role}]", name)
+        kinds.word(check, "objective", self.objective)
+        kinds.word(check, "transport", self.transport)
+        if self.engine is not None:
+            kinds.word(check, "engine", self.engine)
         check.raise_if_any()
 
     def _check_redundant(self, check: Violations) -> None:
@@ -249,10 +284,17 @@ class MeshInstance(Documented):
 def demand_of(llm: LlmFacts, workload: Workload | Sequence[int], **rest: Any) -> Demand:
     """A demand whose workload may be written ``(input_tokens, output_tokens)``.
 
-    `rest` are the other fields of a `Demand`.
+    `rest` are the other fields of a `Demand`. Raises `InstanceError` where any is of another kind.
 
     >>> from moeopt.llm import find
     >>> demand_of(find("mixtral-8x7b"), (1024, 256), slo=Slo(tpot_s=0.05)).workload.output_tokens
     256
     """
-    return Demand(llm, workload if isinstance(workload, Workload) else Workload(*workload), **rest)
+    if isinstance(workload, Workload):
+        return Demand(llm, workload, **rest)
+    check = Violations()
+    tokens = kinds.numbers(check, "workload", workload)
+    if len(tokens) != 2:
+        check.refuse("workload", workload, rule="must be a Workload, or two numbers of tokens", fix="Write (1024, 256)")
+    check.raise_if_any()
+    return Demand(llm, Workload(*tokens), **rest)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from moeopt.errors import InstanceError, Violation
+from moeopt import kinds
+from moeopt.errors import InstanceError, Violation, Violations
 from moeopt.limits import Deadline, Limits
 from moeopt.mesh import bounds
 from moeopt.mesh.clock import ended
@@ -16,6 +17,7 @@ from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import is_partial
 from moeopt.mesh.problem import PROBLEM
 from moeopt.mesh.verify import evaluate
+from moeopt.plugins import Policy
 from moeopt.registry import Context
 from moeopt.result import CERTIFIED_TOLERANCE, Status, relative_gap
 
@@ -69,8 +71,8 @@ def slo_curve(
     instance: MeshInstance,
     *,
     factors: Sequence[float] = FACTORS,
-    method: str = "auto",
-    limits: Limits = Limits(),
+    method: str | Policy = "auto",
+    limits: Limits | None = None,
     seed: int = 0,
     on_point: Callable[[int, int], None] | None = None,
 ) -> list[SloPoint]:
@@ -109,10 +111,15 @@ def slo_curve(
     >>> [(point.factor, point.rate_per_s) for point in slo_curve(one, factors=(0.25, 0.5, 1, 2))]
     [(0.25, None), (0.5, 40.0), (1, 40.0), (2, 120.0)]
     """
+    limits, seed = PROBLEM.checked(instance, limits, seed, on_point, listener="on_point")
+    PROBLEM.method(method)
     asked = [name for name in LEVELS if any(getattr(demand.slo, name) is not None for demand in instance.demands)]
     if not asked:
         rule = "no service level is asked for, so there is none to vary"
         raise InstanceError([Violation("slo", "", "none", rule, "Give tpot_s (--tpot) or ttft_s (--ttft)")])
+    check = Violations()
+    factors = kinds.numbers(check, "factors", factors)
+    check.raise_if_any()
     for factor in factors:
         if not (isinstance(factor, int | float) and 0 < factor < math.inf):
             raise InstanceError([Violation("factors", "", repr(factor), "must be finite numbers > 0", "Use 0.5")])
@@ -145,7 +152,7 @@ def _at(instance: MeshInstance, level: str, factor: float) -> MeshInstance:
     return replace(instance, demands=tuple(demands))
 
 
-def _point(at: MeshInstance, level: str, factor: float, method: str, context: Context) -> SloPoint:
+def _point(at: MeshInstance, level: str, factor: float, method: str | Policy, context: Context) -> SloPoint:
     none = SloPoint(level, factor, (), str(Status.UNKNOWN), why_not=ended(context.deadline))
     if context.deadline.passed():
         return none
@@ -156,7 +163,7 @@ def _point(at: MeshInstance, level: str, factor: float, method: str, context: Co
     chosen = PROBLEM.method(method)
     reason = chosen.applies(made)
     if reason is not None:
-        return replace(none, why_not=f"{method} does not apply: {reason}")
+        return replace(none, why_not=f"{chosen.name} does not apply: {reason}")
     outcome = chosen.run(made, context)
     if outcome.plan is None:
         if outcome.details.get("claimed_infeasible"):

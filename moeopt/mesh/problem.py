@@ -59,6 +59,7 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
         >>> mesh.evaluate(instance, {"D": 2}).gpus
         {'H100': 4}
         """
+        self.own(instance)
         return verify.evaluate(instance, as_plan(instance, plan))
 
     def reference(self, instance: MeshInstance) -> dict[str, Any]:

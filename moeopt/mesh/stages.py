@@ -59,7 +59,7 @@ class Layers:
         listed += [(f"sizes[{place}]", value) for place, value in enumerate(self.sizes)]
         for name, value in [*listed, *ends.items()]:
             if not is_number(value) or value < 0:
-                check.add(name, value, rule="must be a finite number >= 0", fix="Give 0 or more")
+                check.refuse(name, value, rule="must be a finite number >= 0", fix="Give 0 or more")
         check.raise_if_any()
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
+from moeopt import kinds
 from moeopt.errors import PlanError
 from moeopt.mesh.config import Config
 from moeopt.mesh.instance import MeshInstance
@@ -109,6 +110,7 @@ def wanted_rate(instance: MeshInstance) -> Fraction:
     return sum((as_written(demand.workload.rate_per_s or 1) for demand in instance.demands), Fraction(0))
 
 
+@kinds.expects(instance="moeopt.mesh.instance:MeshInstance", plan="moeopt.mesh.plan:MeshPlan")
 def faults(instance: MeshInstance, plan: MeshPlan) -> list[str]:
     """Everything wrong with a plan; empty if nothing is.
 

@@ -41,7 +41,7 @@ class Workload:
         whole(check, input_tokens=self.input_tokens, output_tokens=self.output_tokens)
         if not is_number(self.cached) or not 0 <= self.cached < 1:
             fix = "Give the part of prompt tokens that hit the cache, as 0.56"
-            check.add("cached", self.cached, rule="must be a number within 0 and 1, below 1", fix=fix)
+            check.refuse("cached", self.cached, rule="must be a number within 0 and 1, below 1", fix=fix)
         if self.rate_per_s is not None:
             positive(check, rate_per_s=self.rate_per_s)
         check.raise_if_any()

@@ -32,12 +32,12 @@ def plain(
     """Fields that are checked one by one."""
     for name, value in (("layers", layers), ("micro_batch", micro_batch)):
         if not _is_whole(value) or not 1 <= value <= LARGEST_COUNT:  # type: ignore[operator]
-            check.add(name, value, rule=f"must be a whole number in 1..{LARGEST_COUNT:,}", fix=_nearest_count(value))
+            check.refuse(name, value, rule=f"must be a whole number in 1..{LARGEST_COUNT:,}", fix=_nearest_count(value))
     if not isinstance(pattern, str) or pattern not in PATTERNS:
         check.add("pattern", pattern, rule="is not known", fix=f"Known: {', '.join(PATTERNS)}")
     if not isinstance(uneven, bool):
         check.add("uneven", uneven, rule="must be true or false", fix="Use false")
-    if latency not in ("per-message", "amortised"):
+    if not isinstance(latency, str) or latency not in ("per-message", "amortised"):
         check.add("latency", latency, rule="must be per-message or amortised", fix="Use per-message")
     elif latency == "amortised" and pattern != "hop-b":
         check.add("latency", latency, rule="is for the pattern hop-b", fix="Leave it out")
@@ -53,11 +53,11 @@ def limits(
         ("memory_bytes", memory, "bytes"),
     ):
         if value is not None and not (_is_number(value) and value > 0):  # type: ignore[operator]
-            check.add(field, value, rule=f"must be finite {unit} > 0", fix="Leave it out for no limit")
+            check.refuse(field, value, rule=f"must be finite {unit} > 0", fix="Leave it out for no limit")
     if (per_sequence is None) != (memory is None):
         missing = "memory_bytes" if memory is None else "bytes_per_sequence"
         check.add(missing, None, rule="memory needs both bytes_per_sequence and memory_bytes", fix="Give both or none")
-    if objective not in (None, "time", "throughput"):
+    if objective is not None and (not isinstance(objective, str) or objective not in ("time", "throughput")):
         check.add("objective", objective, rule="must be time or throughput", fix="Leave it out")
     if not isinstance(name, str):
         check.add("name", name, rule="must be text", fix="Leave it out")
@@ -67,7 +67,7 @@ def wholes(check: Violations, field: str, given: object) -> tuple[int, ...]:
     """One whole number or several, each once, in the order given."""
     listed: Any = [given] if _is_whole(given) else _listed(given)
     if isinstance(listed, str) or not isinstance(listed, Sequence | range) or not listed:
-        check.add(field, given, rule="must be a whole number or a list of them", fix="Write 4 or [1, 2, 3, 4]")
+        check.refuse(field, given, rule="must be a whole number or a list of them", fix="Write 4 or [1, 2, 3, 4]")
         return ()
     if _too_many(listed):
         few = f"{listed[0]!r}, {listed[1]!r}, ..."
@@ -75,7 +75,7 @@ def wholes(check: Violations, field: str, given: object) -> tuple[int, ...]:
         return ()
     wrong = [value for value in listed if not _is_whole(value) or not 1 <= value <= LARGEST_COUNT]
     for value in wrong[:MOST_SAID]:
-        check.add(field, value, rule=f"must be a whole number in 1..{LARGEST_COUNT:,}", fix=_nearest_count(value))
+        check.refuse(field, value, rule=f"must be a whole number in 1..{LARGEST_COUNT:,}", fix=_nearest_count(value))
     if len(wrong) > MOST_SAID:
         check.add(field, f"{len(wrong) - MOST_SAID:,} more", rule="are no such numbers either")
     return () if wrong else tuple(dict.fromkeys(int(value) for value in listed))
@@ -185,7 +185,7 @@ def _asked(check: Violations, stage: str, function: Any, sizes: list[int]) -> Ta
         if isinstance(value, Fraction):
             value = float(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            check.add("times", value, where=where, rule="must be a number of seconds", fix="Let it give a number")
+            check.refuse("times", value, where=where, rule="must be a number of seconds", fix="Let it give a number")
             return None
         found[size] = value
     table = Table.of(found)
@@ -213,7 +213,7 @@ def scale(
             for layer, factor in enumerate(row):
                 if not (_is_number(factor) and factor >= 0):
                     where = f"{stage}, layer {layer}"
-                    check.add("layer_scale", factor, where=where, rule="must be a finite factor >= 0", fix="Use 1")
+                    check.refuse("layer_scale", factor, where=where, rule="must be a finite factor >= 0", fix="Use 1")
     return None if check.found else {stage: tuple(row) for stage, row in given.items()}
 
 

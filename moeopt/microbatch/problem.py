@@ -48,6 +48,7 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
         >>> float(microbatch.evaluate(instance, (4, 4)).time)
         10.0
         """
+        self.own(instance)
         return verify.evaluate(instance, as_plan(plan))
 
     def _without_plan(

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from moeopt import kinds
 from moeopt.errors import Violations
 
 LARGEST_S = 1e9
@@ -131,6 +132,19 @@ class Table:
     seconds: tuple[float, ...]
     extend: bool = False
 
+    def __post_init__(self) -> None:
+        check = Violations()
+        tokens, seconds = (kinds.numbers(check, name, getattr(self, name)) for name in ("tokens", "seconds"))
+        check.raise_if_any()
+        if not tokens or len(tokens) != len(seconds):
+            shown = f"{len(tokens)} sizes, {len(seconds)} times"
+            check.add(
+                "tokens", shown, rule="must be one size for each time, at least one", fix="Use Table.of({1: 1e-4})"
+            )
+        check.raise_if_any()
+        object.__setattr__(self, "tokens", tokens)
+        object.__setattr__(self, "seconds", seconds)
+
     @classmethod
     def of(cls, points: Mapping[int, float], *, extend: bool = False) -> Table:
         """From sizes and their seconds, in any order."""
@@ -202,7 +216,7 @@ def _number(check: Violations, where: str, value: float, unit: str = "seconds", 
     if not (_is_number(value) and 0 <= value < math.inf):
         rule = f"must be finite {unit} >= 0"
         fix = "Measure again: a difference of two clocks can be negative" if _negative(value) else "Give a number"
-        check.add("times", value, where=where, rule=rule, fix=fix)
+        check.refuse("times", value, where=where, rule=rule, fix=fix)
     elif value > largest:
         check.add("times", value, where=where, rule="is beyond any step", fix="Times are in seconds, not in ms or us")
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from moeopt import kinds
 from moeopt.errors import PlanError
 from moeopt.limits import Deadline
 from moeopt.microbatch import bounds
@@ -130,6 +131,7 @@ def evaluate(instance: MicrobatchInstance, plan: MicrobatchPlan) -> Evaluation:
     return Evaluation(candidate, done, ticks, worth(instance, candidate, time))
 
 
+@kinds.expects(instance="moeopt.microbatch.instance:MicrobatchInstance", plan="moeopt.microbatch.plan:MicrobatchPlan")
 def faults(instance: MicrobatchInstance, plan: MicrobatchPlan) -> list[str]:
     """Everything wrong with a plan; empty if nothing is.
 

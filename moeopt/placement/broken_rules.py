@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt import kinds
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.moves import move_faults
 from moeopt.placement.plan import EMPTY, Placement, as_placement
@@ -22,6 +23,7 @@ def copies_on(instance: PlacementInstance, plan: Placement, index: int) -> Count
     return Counter((e, g) for e, g in zip(row, instance.gpu_of_slot.tolist(), strict=True) if e != EMPTY)
 
 
+@kinds.expects(instance="moeopt.placement.instance:PlacementInstance")
 def faults(instance: PlacementInstance, plan: Any) -> list[str]:
     """Every rule the plan breaks, each naming layer, slot, GPU or expert; empty for a good plan.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from moeopt.errors import Violations
 from moeopt.kernels.knapsack import choose
+from moeopt.kinds import expects
 from moeopt.placement.checks import listed, number
 from moeopt.placement.curve import SlotsCurve
 
@@ -57,6 +58,7 @@ class BudgetPlan:
         return {**vars(self), **lists, "fits": self.fits}
 
 
+@expects(curve=SlotsCurve)
 def memory_budget(curve: SlotsCurve, budget_bytes: float, expert_bytes: float | Sequence[float]) -> BudgetPlan:
     """Choose R for every layer so that the sum of maximum loads is least within the bytes a GPU has; exact.
 

@@ -76,7 +76,7 @@ def whole(field: str, value: Any, least: int, check: Violations, *, where: str =
     """A whole number, at least `least`."""
     good = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_) and value >= least
     if not good:
-        check.add(field, value, rule=f"must be a whole number >= {least}", fix=f"Use {least} or more", where=where)
+        check.refuse(field, value, rule=f"must be a whole number >= {least}", fix=f"Use {least} or more", where=where)
         return least
     return int(value)
 
@@ -95,7 +95,7 @@ def number(
             return real
     sign = "> 0" if positive else ">= 0"
     fix = fix or ("Give a number above 0" if positive else "Give 0 or more")
-    check.add(field, value, rule=f"must be a finite number {sign}", fix=fix, where=where)
+    check.refuse(field, value, rule=f"must be a finite number {sign}", fix=fix, where=where)
     return 1.0
 
 
@@ -104,7 +104,7 @@ def fraction(field: str, value: Any, check: Violations) -> float:
     good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool | np.bool_)
     if good and 0 <= value < 1:
         return float(value)
-    check.add(field, value, rule="must be at least 0 and below 1", fix="Use 0.9")
+    check.refuse(field, value, rule="must be at least 0 and below 1", fix="Use 0.9")
     return 0.0
 
 

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from moeopt import kinds
 from moeopt.errors import Violations
 from moeopt.limits import Deadline, Limits
 from moeopt.percent import percent_up
+from moeopt.placement import checks
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.problem import PROBLEM
+from moeopt.plugins import Policy
 from moeopt.registry import Progress
 from moeopt.result import Result, Stop
 
@@ -107,7 +110,7 @@ def slots_curve(
     redundant: Iterable[int] | None = None,
     uneven: bool = False,
     expert_bytes: float | None = None,
-    method: str = "auto",
+    method: str | Policy = "auto",
     limits: Limits | None = None,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
@@ -140,10 +143,19 @@ def slots_curve(
     >>> curve.points[curve.within].redundant
     2
     """
-    limits = Limits() if limits is None else limits
+    limits, seed = PROBLEM.checked(instance, limits, seed, on_progress)
+    PROBLEM.method(method)
     _check(instance)
+    if not isinstance(uneven, bool):
+        check = Violations()
+        check.refuse("uneven", uneven, rule="must be true or false", fix="Use False")
+        check.raise_if_any()
     feasible = feasible_redundant(instance, uneven=uneven)
     wanted = feasible if redundant is None else _wanted(redundant, feasible, instance)
+    check = Violations()
+    if expert_bytes is not None:
+        checks.number("expert_bytes", expert_bytes, check, positive=True)
+    check.raise_if_any()
     run = _Run(instance, method, limits, seed, Deadline(limits.time_s))
     run.solve(wanted, on_progress, open_ended=redundant is None)
     if not run.results:
@@ -168,7 +180,9 @@ def slots_curve(
 class _Run:
     """Point after point, each with a share of the time, until perfect balance ends the curve."""
 
-    def __init__(self, instance: PlacementInstance, method: str, limits: Limits, seed: int, deadline: Deadline) -> None:
+    def __init__(
+        self, instance: PlacementInstance, method: str | Policy, limits: Limits, seed: int, deadline: Deadline
+    ) -> None:
         self.instance, self.method, self.seed = instance, method, seed
         self.limits, self.deadline = limits, deadline
         self.sizes: list[PlacementInstance] = []
@@ -277,8 +291,13 @@ def _check(instance: PlacementInstance) -> None:
 
 
 def _wanted(redundant: Iterable[int], feasible: list[int], instance: PlacementInstance) -> list[int]:
-    wanted = sorted(set(redundant))
     check = Violations()
+    given = [
+        checks.whole("redundant", extra, 0, check, where=str(place))
+        for place, extra in enumerate(kinds.numbers(check, "redundant", redundant))
+    ]
+    check.raise_if_any()
+    wanted = sorted(set(given))
     rule = f"{instance.num_experts} experts and R more must fill {instance.num_gpus} GPUs evenly, one of each a GPU"
     for extra in wanted:
         if extra not in feasible:

@@ -16,6 +16,7 @@ from moeopt.errors import Violations
 from moeopt.placement import checks, rules, shape
 from moeopt.placement import shared as shared_experts
 from moeopt.placement.derived import Derived
+from moeopt.placement.move_budget import moves_of
 from moeopt.workload.table import Loads
 
 Split = Literal["even", "free", "sglang-static", "sglang-static-node", "random"]
@@ -77,7 +78,8 @@ class PlacementInstance(Derived):
     current, current_gpu
         (L, S0) expert in each slot of the running plan, -1 empty; GPU of each of its slots (default: as `slots`).
     max_moves, max_moves_per_layer, move_cost
-        Most (expert, GPU) pairs that may be new, in all and in a layer; tokens that one of them is worth.
+        Most (expert, GPU) pairs that may be new, in all (``"10%"`` is of all slots) and in a layer; tokens that one
+        of them is worth.
     lost, retire
         GPUs that died, with all they held; GPUs to be emptied, which can still be read from. They get no slots.
     min_replicas, survive_nodes
@@ -180,7 +182,7 @@ class PlacementInstance(Derived):
         layers: Sequence[int] | None = None,
         current: Any = None,
         current_gpu: Sequence[int] | None = None,
-        max_moves: int | None = None,
+        max_moves: int | str | None = None,
         max_moves_per_layer: int | None = None,
         move_cost: float = 0.0,
         lost: Sequence[int] = (),
@@ -217,7 +219,7 @@ class PlacementInstance(Derived):
             put(key, value)
         for key, flag in (("distinct", distinct), ("uneven_slots", uneven_slots)):
             if not isinstance(flag, bool | np.bool_):
-                check.add(key, flag, rule="must be true or false", fix="Use true or false")
+                check.refuse(key, flag, rule="must be true or false", fix="Use true or false")
         put("window_steps", rules.steps(steps, 1 if window_loads is None else len(window_loads), check))
         put("steps", sum(self.window_steps))
         put("alpha", checks.fraction("alpha", alpha, check))
@@ -273,7 +275,7 @@ class PlacementInstance(Derived):
         plan = rules.running_plan(current, current_gpu, self, check)
         put("current", plan[0])
         put("current_gpu", plan[1])
-        put("max_moves", rules.budget("max_moves", max_moves, current, check))
+        allowed_moves = rules.part_budget("max_moves", max_moves, current, check)
         put("max_moves_per_layer", rules.budget("max_moves_per_layer", max_moves_per_layer, current, check))
         put("move_cost", checks.number("move_cost", move_cost, check))
         put("min_replicas", rules.min_replicas(min_replicas, num_experts, check))
@@ -285,6 +287,7 @@ class PlacementInstance(Derived):
         put("lost", gone[0])
         put("retire", gone[1])
         put("slots", tuple(0 if g in {*gone[0], *gone[1]} else n for g, n in enumerate(self.slots_before)))
+        put("max_moves", moves_of(allowed_moves, self))
         check.raise_if_any()
 
     def _put_prices(

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.errors import PlanError
+from moeopt.errors import PlanError, Violations
+from moeopt.kinds import expects
+from moeopt.placement.checks import choice
+from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import as_placement
 
 if TYPE_CHECKING:
-    from moeopt.placement.instance import PlacementInstance
     from moeopt.placement.plan import Placement
 
 
@@ -125,6 +127,7 @@ def _replicas(count: int) -> str:
     return "1 replica" if count == 1 else f"{count} replicas"
 
 
+@expects(instance=PlacementInstance)
 def lost_if(
     instance: PlacementInstance, plan: Any, by: Literal["gpu", "node"] = "gpu"
 ) -> Mapping[int, Mapping[int, list[int]]]:
@@ -161,6 +164,7 @@ def lost_if(
     return found
 
 
+@expects(instance=PlacementInstance)
 def survival(instance: PlacementInstance, plan: Any, by: Literal["gpu", "node"] = "node") -> NDArray[np.int64]:
     """(L, E) how many nodes, or GPUs, may fail whichever they are without the expert being lost; -1: it has no replica.
 
@@ -181,6 +185,9 @@ def survival(instance: PlacementInstance, plan: Any, by: Literal["gpu", "node"] 
 
 def _places(instance: PlacementInstance, plan: Placement, by: str) -> NDArray[np.int64]:
     """(S,) GPU or node of each slot."""
+    check = Violations()
+    choice("by", by, ("gpu", "node"), check)
+    check.raise_if_any()
     if plan.slot_expert.shape != (instance.num_layers, instance.num_slots):
         raise PlanError([f"the plan is {plan.slot_expert.shape}, need {instance.num_layers} x {instance.num_slots}"])
     gpus: NDArray[np.int64] = instance.gpu_of_slot

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -12,26 +11,28 @@ import numpy as np
 
 from moeopt.errors import MoeoptError, NotApplicable
 from moeopt.executors.run import Lost, run_all
+from moeopt.executors.spoken import Given, made_of
 from moeopt.limits import Deadline, Limits
 from moeopt.placement import methods as _methods  # noqa: F401  (registers them, in a worker too)
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
 from moeopt.placement.problem import PROBLEM
+from moeopt.plugins import Policy
 from moeopt.registry import Context, Outcome, Progress
 from moeopt.result import Result, Stop
 
 LATER = (Stop.FINISHED, Stop.GAP, Stop.ITERATIONS, Stop.NODES, Stop.TIME, Stop.INTERRUPTED)
 """Of several reasons to stop, the last one here is told."""
-Task = tuple[PlacementInstance, str, Limits, int, int]
+Task = tuple[PlacementInstance, str | Policy, Limits, int, int]
 
 
 def solve_layers(
     instance: PlacementInstance,
     *,
-    method: str = "auto",
+    method: str | Policy = "auto",
     limits: Limits | None = None,
     seed: int = 0,
-    executor: Executor | Callable[[], Executor] | None = None,
+    executor: Given = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Plan every layer by itself; without a time limit the answer is the one of `solve`.
@@ -63,17 +64,18 @@ def solve_layers(
     >>> solve_layers(instance, method="exact").objective == solve_layers(instance, method="search").objective
     True
     """
-    limits = Limits() if limits is None else limits
+    limits, seed = PROBLEM.checked(instance, limits, seed, on_progress)
+    executor = made_of(executor)
     if instance.current is not None:
         raise NotApplicable("layers are not planned apart where a plan runs: its moves are counted over all of them")
     context = Context(limits, seed, Deadline(None))
     chosen = PROBLEM.method(method)
     conflicts = PROBLEM.conflicts(instance)
     if conflicts:
-        return PROBLEM.impossible(instance, method, conflicts, context)
+        return PROBLEM.impossible(instance, chosen.name, conflicts, context)
     reason = chosen.applies(instance)
     if reason:
-        raise NotApplicable(f"{method} does not apply: {reason}")
+        raise NotApplicable(f"{chosen.name} does not apply: {reason}")
     sent = limits if executor is None else replace(limits, stop=None)
     tasks: list[Task] = [(one, method, sent, seed, row) for row, one in enumerate(cut(instance))]
     found: dict[int, Outcome[Placement]] = {}
@@ -86,7 +88,7 @@ def solve_layers(
                 on_progress(Progress(len(found), len(tasks), f"layer {instance.layers[row]}"))
     joined = _joined(instance.layers, [found[row] for row in range(len(tasks))])
     bounded = replace(context, limits=replace(limits, gap=max(limits.gap or 0.0, _PROVED)))
-    return PROBLEM.result(instance, method, joined, bounded)
+    return PROBLEM.result(instance, chosen.name, joined, bounded)
 
 
 _PROVED = 1 - 2**-53

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from moeopt.errors import Violations
-from moeopt.placement.instance import PlacementInstance
+
+if TYPE_CHECKING:
+    from moeopt.placement.derived import Derived
 
 Budget = int | Fraction | None
 """Moves, a part of all slots, or no limit."""
 
 NO_BUDGET = "none"
+NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
 def budget(value: object, field: str = "max_moves", check: Violations | None = None) -> Budget:
@@ -20,16 +25,12 @@ def budget(value: object, field: str = "max_moves", check: Violations | None = N
     (Fraction(1, 10), 64, 64, None)
     """
     mine = Violations() if check is None else check
-    if value is None or value == NO_BUDGET:
+    if value is None or (isinstance(value, str) and value == NO_BUDGET):
         return None
     text = str(value).strip()
     digits = text.removesuffix("%").strip()
-    try:
-        number = Fraction(digits)
-    except (ValueError, ZeroDivisionError):
-        number = Fraction(-1)
-    wrong = isinstance(value, bool) or "/" in digits or number < 0
-    if wrong or (not text.endswith("%") and number.denominator != 1) or (text.endswith("%") and number > 100):
+    number = Fraction(digits) if NUMBER.fullmatch(digits) else Fraction(-1)
+    if number < 0 or (not text.endswith("%") and number.denominator != 1) or (text.endswith("%") and number > 100):
         mine.add(field, value, rule="must be whole moves >= 0, or a per cent of all slots", fix="Write 64, 10% or none")
         if check is None:
             mine.raise_if_any()
@@ -37,7 +38,7 @@ def budget(value: object, field: str = "max_moves", check: Violations | None = N
     return number / 100 if text.endswith("%") else int(number)
 
 
-def moves_of(given: Budget, instance: PlacementInstance) -> int | None:
+def moves_of(given: Budget, instance: Derived) -> int | None:
     """The moves of a budget; of a part, rounded down."""
     if isinstance(given, Fraction):
         return int(given * instance.num_slots * instance.num_layers)

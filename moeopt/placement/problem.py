@@ -44,6 +44,7 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
         >>> placement.evaluate(placement.PlacementInstance([[8, 4, 2, 2]], gpus=2, slots=4), [[0, 1, 2, 3]]).imbalance
         (1.5,)
         """
+        self.own(instance)
         return verify.evaluate(instance, as_placement(instance, plan), split)
 
     def relaxed(self, instance: PlacementInstance, method: str) -> tuple[PlacementInstance, str] | None:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from moeopt.errors import Violations
 from moeopt.placement.checks import entries, listed, number, whole
+from moeopt.placement.move_budget import Budget
+from moeopt.placement.move_budget import budget as moves
 from moeopt.workload.table import Loads, as_loads
 from moeopt.workload.windows import stacked
 
@@ -62,6 +64,10 @@ def steps(value: Any, num_windows: int, check: Violations) -> tuple[int, ...]:
     return counts
 
 
+MOST_OF_A_GPU = 1_000_000
+"""Slots: more is surely a slip of the keyboard."""
+
+
 def running_plan(
     current: Any, current_gpu: Any, instance: PlacementInstance, check: Violations
 ) -> tuple[NDArray[np.int32] | None, tuple[int, ...] | None]:
@@ -71,6 +77,10 @@ def running_plan(
             check.add("current_gpu", "...", rule="says where the slots of current lie", fix="Give current too")
         return None, None
     if current_gpu is not None and _beyond(current_gpu, instance.num_gpus, check):
+        return None, None
+    if max(instance.slots_before) > MOST_OF_A_GPU:
+        rule = f"must be at most {MOST_OF_A_GPU:,} a GPU"
+        check.add("slots", max(instance.slots_before), rule=rule, fix="Look for a slip of the keyboard")
         return None, None
     own = tuple(np.repeat(np.arange(instance.num_gpus), instance.slots_before).tolist())
     gpus = own if current_gpu is None else _gpu_ids("current_gpu", current_gpu, instance.num_gpus, check)
@@ -143,6 +153,14 @@ def budget(field: str, value: Any, current: Any, check: Violations) -> int | Non
     if current is None:
         check.add(field, value, rule="needs the running plan", fix="Give current")
     return whole(field, value, 0, check)
+
+
+def part_budget(field: str, value: Any, current: Any, check: Violations) -> Budget:
+    """The same, or a per cent of all slots."""
+    found = moves(value, field, check)
+    if value is not None and current is None:
+        check.add(field, value, rule="needs the running plan", fix="Give current")
+    return found
 
 
 def min_replicas(value: Any, num_experts: int, check: Violations) -> tuple[int, ...]:

@@ -48,7 +48,9 @@ def refuse(shared: str | None, num_shared: int, top_k: int | None, groups: Any, 
     for field, count in (("num_shared", num_shared), ("top_k", top_k)):
         if count is not None and count > MOST:
             check.add(field, count, rule=f"must be at most {MOST}", fix="Check the number")
-    if shared is not None and top_k is None:
+    if not isinstance(shared, str):
+        return
+    if top_k is None:
         rule = f"is needed with shared = {shared!r}: shared experts get selections / top_k tokens"
         check.add("top_k", "missing", rule=rule, fix="Give the routed experts a token selects, such as 8")
     if shared == "hosted" and groups is not None:

@@ -94,7 +94,7 @@ def evaluate(instance: PlacementInstance, plan: Placement, split: str | None = N
     >>> evaluate(instance, Placement.of([[0, 1]])).objective
     Fraction(3, 1)
     """
-    if split is not None and split not in SPLITS:
+    if split is not None and (not isinstance(split, str) or split not in SPLITS):
         rule = f"must be one of {', '.join(SPLITS)}"
         raise InstanceError([Violation("split", "", repr(split), rule, "Use even")])
     found = faults(instance, plan)

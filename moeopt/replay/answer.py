@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from moeopt import brief
 from moeopt.documents import canonical_json, to_json
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.plan import Placement
@@ -58,9 +59,9 @@ class Row:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Replay:
-    """Every policy over one history.
+    """Every policy over one history; ``print`` shows a table of them.
 
     Parameters
     ----------
@@ -78,6 +79,16 @@ class Replay:
         Where there is no first placement: the rules in conflict.
     prepared
         What was done to the loads before, such as ``slices``.
+
+    >>> from moeopt import replay
+    >>> history = PlacementInstance([[[8, 4, 2, 2]], [[8, 4, 2, 2]], [[2, 2, 4, 8]], [[2, 2, 8, 4]]], gpus=2, slots=6)
+    >>> print(replay.replay(history, ["keep", "eplb"], first="eplb"))  # doctest: +ELLIPSIS
+    replay of 4 windows, 1 layer, 6 slots on 2 GPUs: 3 of 3 periods (stop FINISHED), best eplb
+    policy  imbalance mean  worst window  worst layer  moves  remark
+    keep            1.1667        1.2500       1.2500      0
+    eplb            1.0833        1.2500       1.2500      2  best
+    bound           1.0000
+    time: ... s, seed 0
     """
 
     history: PlacementInstance
@@ -118,6 +129,36 @@ class Replay:
         """The policy with the least mean imbalance of those that held their budget, the first of equals."""
         judged = [row for row in self.rows if row.figures is not None and row.budget_held is not False]
         return min(judged, key=_mean).policy if judged else None
+
+    def __repr__(self) -> str:
+        return f"<Replay: {self._head()}>"
+
+    def __str__(self) -> str:
+        """A table: a line a policy, with the mean bound of the windows."""
+        made = [self._head()]
+        if self.rows:
+            heads = ("policy", "imbalance mean", "worst window", "worst layer", "moves", "remark")
+            body = [self._cells(row) for row in self.rows]
+            floor = f"{math.fsum(self.bound) / len(self.bound):.4f}" if self.bound else "-"
+            made += brief.table([heads, *body, ("bound", floor, "", "", "", "")])
+        made += [f"conflict: {brief.cut(str(one.get('message', 'a rule')))}" for one in self.conflicts[:1]]
+        made.append(f"time: {self.runtime_s:.3g} s, seed {self.seed}")
+        return "\n".join(made + [f"note: {brief.cut(note)}" for note in self.notes[:1]])
+
+    def _head(self) -> str:
+        history = self.history
+        layers = "1 layer" if history.num_layers == 1 else f"{history.num_layers:,} layers"
+        shape = f"{layers}, {history.num_slots:,} slots on {history.num_gpus:,} GPUs"
+        played = f"{self.played:,} of {len(self.periods):,} periods (stop {self.stop})"
+        return f"replay of {len(self.windows):,} windows, {shape}: {played}, best {self.best}"
+
+    def _cells(self, row: Row) -> tuple[str, ...]:
+        found = row.figures
+        if found is None:
+            return (row.policy, "-", "-", "-", "-", brief.cut(row.reason))
+        worst = (f"{found.imbalance_worst_window:.4f}", f"{found.imbalance_worst_layer:.4f}")
+        remark = "best" if row.policy == self.best else ""
+        return (row.policy, f"{found.imbalance_mean:.4f}", *worst, f"{found.moves:,}", remark)
 
     def to_dict(self) -> dict[str, Any]:
         """A strict JSON document, from which `faults` recomputes every number."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from moeopt import plugins
 from moeopt.executors import Lost
 from moeopt.executors.run import Pools, run_all
 from moeopt.kernels.warmup import load_windows
@@ -79,7 +80,7 @@ class Playing:
         self.deadline = Deadline(self.limits.time_s, self.limits.stop)
         self.plans_left = sum(policy.method != KEEP for policy in self.policies) * len(self.periods)
 
-    def play(self, first: str) -> None:
+    def play(self, first: str | plugins.Policy) -> None:
         """Play period after period until the end, the limit or an interrupt."""
         if not self._begin(first):
             return
@@ -96,7 +97,7 @@ class Playing:
                 self._say_ended("interrupted", period)
                 return
 
-    def _begin(self, method: str) -> bool:
+    def _begin(self, method: str | plugins.Policy) -> bool:
         """The plan that all begin with."""
         self._load(method)
         if self.history.current is not None:
@@ -119,11 +120,11 @@ class Playing:
         self.states = [_State(policy, self.first) for policy in self.policies]
         return True
 
-    def _load(self, first: str) -> None:
+    def _load(self, first: str | plugins.Policy) -> None:
         """Load compiled code while there is time for it: a share of the time would be too short to do it in."""
         used = {policy.method for policy in self.policies}
         if self.history.current is None:
-            used.add(first)
+            used.add(plugins.name_of(first))
         if self.deadline.limited and used & SEARCHES:
             engine(self.deadline)
             pace(self.deadline)

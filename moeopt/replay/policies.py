@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from moeopt.errors import MoeoptError, NotApplicable, Violations
+from moeopt import plugins
+from moeopt.errors import MoeoptError, NotApplicable, Violation, Violations
 from moeopt.limits import Limits
 from moeopt.placement import checks
 from moeopt.placement.instance import PlacementInstance
@@ -20,6 +20,7 @@ from moeopt.result import Result
 
 KEEP = "keep"
 SUM = "sum"
+EXAMPLE = "['keep', 'eplb', 'search']"
 COMBINES = (SUM, "worst", "mean", "cvar")
 
 
@@ -35,12 +36,20 @@ class Policy:
         `KEEP`, or a method of placement.
     max_moves, max_moves_per_layer
         Moves allowed at a re-plan.
+    function
+        Where it is a function and no method by name.
     """
 
     name: str
     method: str
     max_moves: int | None
     max_moves_per_layer: int | None
+    function: plugins.Policy | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def asked(self) -> str | plugins.Policy:
+        """What answers: the function where one was given, or the method's name."""
+        return self.function or self.method
 
 
 Task = tuple[Policy, PlacementInstance, Limits, int]
@@ -49,28 +58,30 @@ Answer = tuple[Result, bool] | str
 """As `make_plan` says it, or why there is none."""
 
 
-def check_names(names: Any, max_moves: object, check: Violations) -> list[tuple[str, str, Budget]]:
+def check_names(names: Any, max_moves: object, check: Violations) -> list[tuple[str, str | plugins.Policy, Budget]]:
     """Name, method and budget of each policy; notes what cannot be understood.
 
     >>> check_names(["keep", "eplb@5%"], 64, Violations())
     [('keep', 'keep', 64), ('eplb@5%', 'eplb', Fraction(1, 20))]
     """
     common = budget(max_moves, check=check)
-    names = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        rule = "must be a list of names of policies"
-        check.add("policies", repr(names)[:80], rule=rule, fix="Write ['keep', 'eplb', 'search']")
-        return []
     found = []
-    for name in dict.fromkeys(names):
-        method, at, own = str(name).rpartition("@")
+
+    def understand(name: Any) -> None:
+        method, at, own = name.rpartition("@") if isinstance(name, str) else ("", "", name)
         method = method if at else own
         if method != KEEP:
             with check.within():
-                PROBLEM.method(method)
+                if PROBLEM.method(method).name == KEEP:
+                    rule, fix = f"has the name of keeping every plan, {KEEP!r}", "Rename it"
+                    check.found.append(Violation("policies", "", plugins.shown(method), rule, fix))
         elif at:
             check.add("policies", name, rule="keeps every plan: it has no budget", fix=f"Write {KEEP}")
-        found.append((str(name), method, budget(own, "policies", check) if at else common))
+        found.append((plugins.name_of(name), method, budget(own, "policies", check) if at else common))
+
+    with check.within():
+        if not plugins.listed(names, understand, "policies", EXAMPLE):
+            check.add("policies", repr(names)[:80], rule="must be at least one", fix=f"Write {EXAMPLE}")
     return found
 
 
@@ -87,7 +98,16 @@ def policies(names: Any, history: PlacementInstance, max_moves: object, per_laye
         checks.whole("max_moves_per_layer", per_layer, 0, check)
     found = check_names(names, max_moves, check)
     check.raise_if_any()
-    return tuple(Policy(name, method, moves_of(given, history), per_layer) for name, method, given in found)
+    return tuple(
+        Policy(
+            name,
+            plugins.name_of(method),
+            moves_of(given, history),
+            per_layer,
+            None if isinstance(method, str) else method,
+        )
+        for name, method, given in found
+    )
 
 
 def seen(
@@ -120,7 +140,7 @@ def make_plan(policy: Policy, shown: PlacementInstance, limits: Limits, seed: in
     A method that knows no budgets is asked without one; the caller says so. Whoever moves more than the budget is
     judged like all others: a policy of somebody's is shown the budget, but no plan of it is refused for that.
     """
-    method = PROBLEM.method(policy.method)
+    method = PROBLEM.method(policy.asked)
     limited = shown.changed(max_moves=policy.max_moves, max_moves_per_layer=policy.max_moves_per_layer)
     held = True
     if "moves" in limited.extras and method.applies(limited) is not None:
@@ -129,8 +149,8 @@ def make_plan(policy: Policy, shown: PlacementInstance, limits: Limits, seed: in
     if reason is not None:
         raise NotApplicable(f"{policy.method} does not apply: {reason}")
     if method.claim == "plug-in":
-        return PROBLEM.answer(limited, shown, method=policy.method, limits=limits, seed=seed), held
-    return PROBLEM.solve(limited, method=policy.method, limits=limits, seed=seed), held
+        return PROBLEM.answer(limited, shown, method=policy.asked, limits=limits, seed=seed), held
+    return PROBLEM.solve(limited, method=policy.asked, limits=limits, seed=seed), held
 
 
 def answered(task: Task) -> Answer:
@@ -141,13 +161,13 @@ def answered(task: Task) -> Answer:
     except MoeoptError as error:
         return str(error)
     except Exception as error:
-        if PROBLEM.method(policy.method).claim != "plug-in":
+        if PROBLEM.method(policy.asked).claim != "plug-in":
             raise
         return f"the policy failed: {failure(error)}"
 
 
 def first_plan(
-    history: PlacementInstance, method: str, shown: range, combine: str, limits: Limits, seed: int
+    history: PlacementInstance, method: str | plugins.Policy, shown: range, combine: str, limits: Limits, seed: int
 ) -> Result:
     """The first placement, from the first windows; nothing runs yet, and no move has a price."""
     return PROBLEM.solve(seen(history, shown, combine).changed(move_cost=0.0), method=method, limits=limits, seed=seed)

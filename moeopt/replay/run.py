@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import closing
 from typing import Any
 
+from moeopt import kinds
 from moeopt.errors import InstanceError, Violation, Violations
 from moeopt.executors.run import Pools
+from moeopt.executors.spoken import Given, made_of
 from moeopt.limits import Limits
 from moeopt.placement import verify
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.public import PROBLEM
 from moeopt.placement.replanning.report import running_plan
+from moeopt.plugins import Policy as MethodPolicy
+from moeopt.plugins import name_of
 from moeopt.registry import Progress
 from moeopt.replay.answer import Replay
 from moeopt.replay.over import budget_notes
@@ -30,12 +33,12 @@ GIVEN = "current"
 
 def replay(
     history: PlacementInstance,
-    names: Sequence[str],
+    names: Sequence[str | MethodPolicy],
     *,
     every: int = 1,
     lookback: int | None = None,
     combine: str = SUM,
-    first: str | None = None,
+    first: str | MethodPolicy | None = None,
     max_moves: int | str | None = None,
     max_moves_per_layer: int | None = None,
     prices: Prices | None = None,
@@ -46,7 +49,7 @@ def replay(
     limits: Limits | None = None,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
-    executor: Executor | Callable[[], Executor] | None = None,
+    executor: Given = None,
 ) -> Replay:
     """Play policies over a history; each is scored on windows that it has not seen.
 
@@ -55,7 +58,8 @@ def replay(
     history
         A placement instance whose windows are in the order of time; with `current`, all policies begin with that plan.
     names
-        ``keep``, methods of placement, or ``package.module:function``; ``search@5%`` has a budget of its own.
+        ``keep``, methods of placement, ``package.module:function``, or functions of your own as `solve` takes them;
+        ``search@5%`` has a budget of its own.
     every, lookback
         Windows between two plans; windows that a plan is made from (as `every`).
     combine
@@ -96,10 +100,18 @@ def replay(
     [('keep', [1.0, 1.25, 1.25]), ('eplb', [1.0, 1.25, 1.0]), ('search@1', [1.0, 1.25, 1.375])]
     """
     _check(history, combine, first, windows)
-    limits, seed = PROBLEM.checked(history, limits, seed)
+    limits, seed = PROBLEM.checked(history, limits, seed, on_progress)
+    executor = made_of(executor)
     plan_of = policies(names, history, max_moves, max_moves_per_layer)
     times = periods(len(history.windows), every, lookback)
     check = Violations()
+    kinds.is_a(check, "prices", prices, Prices, none=True)
+    notes = kinds.listed(check, "notes", notes, str)
+    if prepared is not None:
+        kinds.mapping(check, "prepared", prepared, '{"slices": 4}')
+    if not isinstance(if_it_pays, bool):
+        check.refuse("if_it_pays", if_it_pays, rule="must be true or false", fix="Use False")
+    check.raise_if_any()
     if prices is not None:
         prices.check(history)
     elif if_it_pays:
@@ -125,7 +137,7 @@ def replay(
         times,
         run.played,
         run.first,
-        GIVEN if history.current is not None else first or FIRST,
+        GIVEN if history.current is not None else name_of(first or FIRST),
         tuple(run.bound),
         rows,
         common.max_moves,
@@ -146,7 +158,9 @@ def replay(
     )
 
 
-def _check(history: PlacementInstance, combine: str, first: str | None, windows: Sequence[str] | None) -> None:
+def _check(
+    history: PlacementInstance, combine: str, first: str | MethodPolicy | None, windows: Sequence[str] | None
+) -> None:
     check = Violations()
     if not isinstance(history, PlacementInstance):
         fix = "Build one with (W, L, E) loads"
@@ -154,7 +168,7 @@ def _check(history: PlacementInstance, combine: str, first: str | None, windows:
     if history.window_loads is None:
         rule = "must have windows, in the order of time"
         check.add("history", "1 window", rule=rule, fix="Give (W, L, E) loads")
-    if combine not in COMBINES:
+    if not isinstance(combine, str) or combine not in COMBINES:
         check.add("combine", combine, rule=f"must be one of {', '.join(COMBINES)}", fix=f"Use {SUM}")
     for name in ("max_moves", "max_moves_per_layer"):
         if getattr(history, name) is not None:
@@ -168,6 +182,9 @@ def _check(history: PlacementInstance, combine: str, first: str | None, windows:
             check.add("first", first, rule="is said by current already", fix="Give one of them")
         for fault in verify.faults(history, running_plan(history)):
             check.add("history.current", "...", rule=fault, fix="Give a plan that keeps the rules of the history")
+    if windows is not None:
+        windows = kinds.listed(check, "windows", windows, str)
+        check.raise_if_any()
     if windows is not None and history.window_loads is not None and len(windows) != len(history.window_loads):
         rule = f"must be one for each of the {len(history.window_loads)} windows"
         check.add("windows", f"{len(windows)} names", rule=rule, fix="Leave them out")

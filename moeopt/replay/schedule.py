@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moeopt import kinds
 from moeopt.errors import Violations
 from moeopt.placement import checks
 
@@ -24,6 +25,7 @@ class Period:
     scored: range
 
 
+@kinds.expects(windows=kinds.whole)
 def periods(windows: int, every: int = 1, lookback: int | None = None) -> tuple[Period, ...]:
     """The periods of a history: after `lookback` windows that are only looked at, one after every `every` windows.
 

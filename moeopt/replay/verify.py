@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from moeopt import kinds
 from moeopt.errors import InstanceError, MoeoptError, PlanError
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.moves import count_moves
@@ -22,6 +23,7 @@ TOLERANCE = 1e-12
 SCORED = ("imbalance_mean", "imbalance_worst", "worst_layer", "imbalance_total")
 
 
+@kinds.expects(document=kinds.as_mapping, history="moeopt.placement.instance:PlacementInstance")
 def faults(document: Mapping[str, Any], history: PlacementInstance) -> list[str]:
     """Everything in a replay's document that is not so; empty for a true one.
 

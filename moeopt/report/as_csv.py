@@ -6,6 +6,7 @@ import csv
 from collections.abc import Sequence
 from io import StringIO
 
+from moeopt import kinds
 from moeopt.errors import printable
 from moeopt.report.block import Block, Header
 from moeopt.report.head import all_versions
@@ -15,6 +16,9 @@ MADE = ("problem", "seed", "command", "versions")
 """Columns of the whole report, behind those of its problems; an empty cell means there is no such number."""
 
 
+@kinds.expects(
+    blocks=kinds.each("moeopt.report.block:Block|moeopt.report.sheet:Sheet"), header="moeopt.report.block:Header"
+)
 def render_csv(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole file.
 

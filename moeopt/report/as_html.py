@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape as escaped
 from itertools import groupby
 
+from moeopt import kinds
 from moeopt.errors import printable
 from moeopt.report import words
 from moeopt.report.block import Block, Header
@@ -15,6 +16,9 @@ from moeopt.report.sheet import Sheet, sheets_of
 from moeopt.report.sorting import SCRIPT
 
 
+@kinds.expects(
+    blocks=kinds.each("moeopt.report.block:Block|moeopt.report.sheet:Sheet"), header="moeopt.report.block:Header"
+)
 def render_html(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole page.
 

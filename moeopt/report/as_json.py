@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from moeopt import kinds
 from moeopt.documents import to_json
 from moeopt.report.block import Block, Header
 from moeopt.report.head import all_versions
@@ -12,6 +13,9 @@ from moeopt.report.sheet import sheets_of
 SCHEMA = "moeopt/comparison/1"
 
 
+@kinds.expects(
+    blocks=kinds.each("moeopt.report.block:Block|moeopt.report.sheet:Sheet"), header="moeopt.report.block:Header"
+)
 def render_json(blocks: Sequence[Block], header: Header) -> str:
     """The whole document.
 

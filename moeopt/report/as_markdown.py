@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from moeopt import kinds
 from moeopt.errors import printable
 from moeopt.report import words
 from moeopt.report.block import Block, Header
@@ -16,6 +17,9 @@ from moeopt.report.sheet import Sheet, sheets_of
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
+@kinds.expects(
+    blocks=kinds.each("moeopt.report.block:Block|moeopt.report.sheet:Sheet"), header="moeopt.report.block:Header"
+)
 def render_markdown(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole document.
 

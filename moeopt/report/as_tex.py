@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
+from moeopt import kinds
 from moeopt.errors import printable
 from moeopt.report import words
 from moeopt.report.block import Block, Header
@@ -28,6 +29,9 @@ _SIGNS = {
 }
 
 
+@kinds.expects(
+    blocks=kinds.each("moeopt.report.block:Block|moeopt.report.sheet:Sheet"), header="moeopt.report.block:Header"
+)
 def render_tex(blocks: Sequence[Block | Sheet], header: Header) -> str:
     """The whole file: how it was made in comments, then the tables.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from moeopt import kinds
 from moeopt.errors import Violations
 from moeopt.registry import PROBLEMS, Comparison
 from moeopt.versions import versions as current_versions
@@ -32,7 +33,13 @@ class Block:
     comparison: Comparison
 
     def __post_init__(self) -> None:
-        check, room = Violations(), PROBLEMS.get(self.comparison.problem)
+        check = Violations()
+        kinds.is_a(check, "comparison", self.comparison, Comparison)
+        if not hasattr(self.instance, "sha256"):
+            fix = "Give the instance that was compared"
+            check.refuse("instance", self.instance, rule="must be an instance of a problem", fix=fix)
+        check.raise_if_any()
+        room = PROBLEMS.get(self.comparison.problem)
         if room is None:
             rule = "is a problem this report has no tables for"
             fix = f"Give a comparison of {' or '.join(PROBLEMS)}"

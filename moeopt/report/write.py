@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from moeopt import kinds
 from moeopt.documents import write_file
 from moeopt.errors import InstanceError, Violation
 from moeopt.report.as_csv import render_csv
@@ -41,6 +42,12 @@ def format_of(path: str | Path) -> Render:
     return of_ending(path, FORMATS, "report format")
 
 
+@kinds.expects(
+    path=kinds.path,
+    blocks=kinds.each("moeopt.report.block:Block|moeopt.report.sheet:Sheet"),
+    header="moeopt.report.block:Header",
+    force=bool,
+)
 def write_report(
     path: str | Path, blocks: Sequence[Block], header: Header | None = None, *, force: bool = False
 ) -> None:

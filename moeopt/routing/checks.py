@@ -38,7 +38,7 @@ def whole(field: str, value: Any, least: int, check: Violations, *, where: str =
         )
         return least
     if not good:
-        check.add(field, value, rule=f"must be a whole number >= {least}", fix=f"Use {least} or more", where=where)
+        check.refuse(field, value, rule=f"must be a whole number >= {least}", fix=f"Use {least} or more", where=where)
     return int(value) if good else least
 
 
@@ -52,7 +52,7 @@ def number(field: str, value: Any, check: Violations, *, positive: bool = False,
             return 1.0
         return float(value)
     rule = f"must be a finite number {'> 0' if positive else '>= 0'}"
-    check.add(field, value, rule=rule, fix="Give a number above 0" if positive else "Give 0 or more", where=where)
+    check.refuse(field, value, rule=rule, fix="Give a number above 0" if positive else "Give 0 or more", where=where)
     return 1.0
 
 
@@ -78,7 +78,7 @@ def choice(field: str, value: object, allowed: tuple[str, ...], check: Violation
 def flag(field: str, value: object, check: Violations) -> bool:
     """True or false."""
     if not isinstance(value, bool | np.bool_):
-        check.add(field, value, rule="must be true or false", fix="Use true or false")
+        check.refuse(field, value, rule="must be true or false", fix="Use true or false")
         return False
     return bool(value)
 

@@ -44,6 +44,7 @@ class RoutingProblem(Problem[RoutingInstance, Routing]):
         >>> float(routing.evaluate(instance, routing.solve(instance).plan).objective)
         7.5
         """
+        self.own(instance)
         return verify.evaluate(instance, as_plan(plan))
 
     def reference(self, instance: RoutingInstance) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from moeopt import kinds
 from moeopt.errors import PlanError
 from moeopt.kernels.fractions import quotient, total
 from moeopt.routing import sums
@@ -119,6 +120,7 @@ def _shared_parts(hosting: Hosting, shares: tuple[Share, ...]) -> dict[tuple[int
     return {(expert, gpu): part for expert, gpu, part in shares if expert in several}
 
 
+@kinds.expects(instance="moeopt.routing.instance:RoutingInstance", plan="moeopt.routing.plan:Routing")
 def faults(instance: RoutingInstance, plan: Routing) -> list[str]:
     """Everything wrong with a plan; empty if nothing is.
 

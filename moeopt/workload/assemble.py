@@ -84,7 +84,7 @@ def assemble(content: Content, check: Violations) -> LoadTable:
     if listed and all(_is_whole(item) and item >= 1 for item in steps):
         steps = tuple(steps)
     elif steps is not None and not (_is_whole(steps) and steps >= 1):
-        check.add("steps", steps, rule="must be a whole number >= 1", fix="Leave it out where it is not known")
+        check.refuse("steps", steps, rule="must be a whole number >= 1", fix="Leave it out where it is not known")
     found = len(check.found)
     windows = _windows(content.loads, check, layers)
     loads = as_loads(content.loads if windows is None else windows.sum(axis=0), check, layers=layers)

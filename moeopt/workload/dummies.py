@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt import kinds
+
 if TYPE_CHECKING:
     from moeopt.workload.table import LoadTable
 
@@ -150,6 +152,7 @@ def constant_steps(per_step: NDArray[np.int64], top_k: int | None) -> NDArray[np
     return np.flatnonzero((equal | ~busy).all(axis=1) & busy.any(axis=1))
 
 
+@kinds.expects(table="moeopt.workload.table:LoadTable")
 def without_dummies(table: LoadTable) -> LoadTable:
     """The table without its dummy rows, said in a note; steps of dummy rows alone are gone too.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from moeopt import kinds
 from moeopt.errors import Violations
 from moeopt.workload import popularity as draws
 from moeopt.workload.seeding import check_whole, salt
@@ -39,6 +40,7 @@ _KINDS = {
 }
 
 
+@kinds.expects(kind=kinds.text)
 def generate(
     kind: str,
     *,
@@ -118,6 +120,7 @@ def generate(
     return table if noise is None else with_noise(table, noise, seed=seed)
 
 
+@kinds.expects(table="moeopt.workload.table:LoadTable", noise=kinds.text)
 def with_noise(table: LoadTable, noise: str = "poisson", *, seed: int = 0) -> LoadTable:
     """Redraw every count of a table around its value: what another window of the same traffic could have shown.
 
@@ -151,7 +154,7 @@ def _parameter(kind: str, given: dict[str, float | None], check: Violations) -> 
         if wish is None:
             continue
         if isinstance(wish, bool) or not isinstance(wish, int | float) or not 0 <= wish <= 10:  # NaN is not <= 10
-            check.add(name, wish, rule="must be a number in [0, 10]", fix="1.0 is usual")
+            check.refuse(name, wish, rule="must be a number in [0, 10]", fix="1.0 is usual")
         elif chosen is not None and name != chosen.parameter:
             check.add(name, wish, rule=f"does not belong to {kind}", fix="Leave it out")
         else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from moeopt import kinds
 from moeopt.errors import Violations
 from moeopt.workload import drifts
 from moeopt.workload import popularity as draws
@@ -82,8 +83,8 @@ def generate_history(
     [[[47, 3, 61, 89]], [[44, 6, 50, 100]], [[41, 8, 52, 99]]]
     """
     check = Violations()
-    if kind not in _KINDS:
-        check.add("kind", kind, rule="is not a drift", fix=f"Known are {', '.join(_KINDS)}")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        check.refuse("kind", kind, rule="is not a drift", fix=f"Known are {', '.join(_KINDS)}")
     sizes = {"windows": windows, "layers": layers, "experts": experts, "top_k": top_k, "tokens": tokens}
     for name, size in sizes.items():
         check_whole(name, size, 1, check)
@@ -98,8 +99,8 @@ def generate_history(
         check.add("windows", windows, rule=rule, fix="Draw fewer windows")
     wide = _number(sigma) and 0 <= sigma <= 10
     if not wide:
-        check.add("sigma", sigma, rule="must be a number in [0, 10]", fix="1.0 is usual")
-    if kind in _KINDS and drift is not None:
+        check.refuse("sigma", sigma, rule="must be a number in [0, 10]", fix="1.0 is usual")
+    if isinstance(kind, str) and kind in _KINDS and drift is not None:
         known = _KINDS[kind]
         if not (_number(drift) and known.allowed(drift, sigma if wide else 10.0)):
             check.add("drift", drift, rule=f"must be {known.rule} for {kind}", fix=f"{known.default} is usual")
@@ -122,6 +123,7 @@ def generate_history(
     return LoadTable(total, tuple(range(layers)), source=source, windows=found)
 
 
+@kinds.expects(table="moeopt.workload.table:LoadTable", parts=kinds.whole, seed=kinds.whole)
 def sliced(table: LoadTable, parts: int, *, seed: int = 0) -> LoadTable:
     """The selections of a table dealt at random into `parts` windows, each of them into one.
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt import kinds
 from moeopt.workload.dummies import without_dummies
 from moeopt.workload.evidence import MATTERS, NOTE, Evidence, Finding
 from moeopt.workload.laws_numbers import float_counters, int32_wrap
@@ -46,6 +47,14 @@ LAWS: dict[str, Callable[[Evidence], Iterator[Finding]]] = {
 """Names of findings and the laws behind them; the docstring of each states its rule and how often it is wrong."""
 
 
+@kinds.expects(
+    table="moeopt.workload.table:LoadTable",
+    top_k=kinds.whole,
+    experts=kinds.whole,
+    gpus=kinds.whole,
+    dense_layers=kinds.some,
+    mtp_layers=kinds.some,
+)
 def findings(
     table: LoadTable,
     *,

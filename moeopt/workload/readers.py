@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from moeopt import kinds
 from moeopt.documents import read_bytes
 from moeopt.errors import Violations
 from moeopt.workload.assemble import Content, assemble, only
@@ -30,6 +31,7 @@ CONVERSIONS = {
 _WITH_KEY = re.compile(rf"(-|.+?(?:{'|'.join(map(re.escape, ENDINGS))})):(.*)", re.IGNORECASE | re.DOTALL)
 
 
+@kinds.expects(path=kinds.path)
 def read_loads(path: str | Path, *, key: str | None = None, layers: Sequence[int] | None = None) -> LoadTable:
     """Read the loads of one window from a `.json`, `.npz`, `.npy` or `.csv` file (`.tsv` and `.txt` are CSV too).
 

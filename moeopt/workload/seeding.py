@@ -21,4 +21,4 @@ def check_whole(name: str, value: object, least: int, check: Violations) -> None
     layers = 1.5: must be a whole number >= 1. Use 1 or more.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        check.add(name, value, rule=f"must be a whole number >= {least}", fix=f"Use {least} or more")
+        check.refuse(name, value, rule=f"must be a whole number >= {least}", fix=f"Use {least} or more")

@@ -13,6 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from moeopt import kinds
 from moeopt.errors import InstanceError, Violations
 from moeopt.workload.table import LoadTable
 from moeopt.workload.trace_arrays import ARRAY, first_of, read_npz
@@ -38,6 +39,7 @@ def is_trace(path: str | Path) -> bool:
         return False
 
 
+@kinds.expects(path=kinds.paths, experts=kinds.whole, top_k=kinds.whole)
 def read_trace(
     path: str | Path | Sequence[str | Path],
     *,
@@ -129,6 +131,7 @@ def _read_file(path: str | Path, folding: Folding, check: Violations, layers: Se
     return None
 
 
+@kinds.expects(experts=kinds.whole, layers=kinds.some)
 def fold_ids(
     ids: NDArray[Any],
     *,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from moeopt import kinds
 from moeopt.documents import to_json, write_file
 from moeopt.errors import Violations
 from moeopt.workload.assemble import Content, assemble
@@ -21,6 +22,7 @@ WITH_WINDOWS = (".json", ".npz", ".npy")
 """Those that hold an axis of windows."""
 
 
+@kinds.expects(path=kinds.path, table="moeopt.workload.table:LoadTable", force=bool)
 def write_loads(path: str | Path, table: LoadTable, force: bool = False) -> tuple[str, ...]:
     """Write a table whole or not at all, in the form the ending names: `.npz`, `.json`, `.csv` or `.npy`.
 

@@ -67,7 +67,7 @@ def test_faults_of_statistics_are_named(tmp_path: Path) -> None:
     assert "float32: must be whole numbers" in said
     assert "tensors are named <iteration>_<layer>" in said
     (folder / "meta_info.json").write_text('{"num_experts": "8"}')
-    assert "meta_info.json: num_experts = 8: must be a whole number >= 1" in refusal(folder)
+    assert "meta_info.json: num_experts = '8': must be a whole number >= 1" in refusal(folder)
     (folder / "meta_info.json").write_text(json.dumps({"num_experts": 8, "ep_size": 4}))
     assert "ranks 2-3: are missing" in refusal(folder)
 

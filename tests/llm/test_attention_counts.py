@@ -91,7 +91,7 @@ def test_kimi_linear_gates_through_a_latent_and_a_flag_must_be_one() -> None:
     }
     at = facts_of({**plain, "model_type": "kimi_linear"}).attention
     assert not at.gated and at.linear_gate_rank == 128
-    with pytest.raises(InstanceError, match="mla_use_output_gate = yes: must be true or false"):
+    with pytest.raises(InstanceError, match="mla_use_output_gate = 'yes': must be true or false"):
         facts_of({**text, "mla_use_output_gate": "yes"})
 
 

@@ -143,3 +143,23 @@ def test_notes_say_which_end_it_was(monkeypatch: pytest.MonkeyPatch, limits: Lim
     ends = [note for note in result.notes if "time ran out" in note or "interrupted" in note]
     assert ends and all(note.startswith(word) for note in ends)
     assert plan_faults(instance, json.loads(result.to_json()))[0] == []
+
+
+def test_optimal_beside_interrupted_is_proved_and_names_what_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook that says yes once plan and bound are there: what is known and what ended the answer are two questions."""
+    monkeypatch.setattr(partial, "GRACE_S", 0.0)
+    demand = demand_of(find("mixtral-8x7b"), Workload(2048, 512), slo=Slo(tpot_s=0.03))
+    instance = MeshInstance((demand,), (GpuType.of("H200", stock=16),), "goodput", ("decode",), most_pp=1)
+    asked: list[bool] = []
+    whole = solve(instance, limits=Limits(stop=lambda: bool(asked.append(True))))
+    assert whole.status == "OPTIMAL" and whole.stop != "INTERRUPTED"
+    both = []
+    for looks in range(len(asked) - 1, len(asked) // 2, -max(len(asked) // 20, 1)):
+        result = solve(fresh(instance), limits=Limits(stop=after(looks)))
+        if (result.status, result.stop) == ("OPTIMAL", "INTERRUPTED"):
+            both.append(result)
+            assert result.objective == whole.objective == result.lower_bound
+            assert result.certificate is not None and bounds.recheck(instance, result.certificate) == []
+            assert plan_faults(instance, json.loads(result.to_json()))[0] == []
+            assert any(note.startswith("it was interrupted, so these are left out: ") for note in result.notes)
+    assert both

@@ -161,7 +161,7 @@ def test_functions_that_fail_are_named_with_their_stage_and_size() -> None:
         MicrobatchInstance({**FOUR, "experts": broken, "attention": lambda tokens: "x"}, layers=3, batches=[4, 8])
     said = str(caught.value)
     assert "times[experts, the function's value at 1 tokens] = none: the function failed with ZeroDivisionError" in said
-    assert "times[attention, the function's value at 1 tokens] = x: must be a number of seconds" in said
+    assert "times[attention, the function's value at 1 tokens] = 'x': must be a number of seconds" in said
 
 
 def test_all_faults_are_said_in_one_go() -> None:

@@ -74,3 +74,24 @@ def test_receiving_slows_gpus_down_and_needs_its_fellows() -> None:
     instance = PlacementInstance(LOADS, gpus=2, slots=4, **rates)  # type: ignore[arg-type]
     assert instance.speed == (0.5, 1 / 3) and instance.given_speed == (1.0, 1.0)
     assert "token_bytes" in refused(recv_bytes_per_s=1e9) and "c_tok" in refused(token_bytes=1, recv_bytes_per_s=1e9)
+
+
+@pytest.mark.parametrize(
+    ("given", "moves"), [("10%", 8), ("12.5%", 10), ("64", 64), (7, 7), ("none", None), (np.int64(3), 3), ("0%", 0)]
+)
+def test_a_budget_is_spelt_as_in_a_replay(given: object, moves: int | None) -> None:
+    """80 slots: 40 in each of two layers; a part is of the slots there are, those of lost GPUs left out."""
+    current = [[slot % 40 for slot in range(40)]] * 2
+    fields = {"loads": np.ones((2, 40)), "slots": [10] * 4, "current": current}
+    instance = PlacementInstance(**fields, max_moves=given)  # type: ignore[arg-type]
+    assert instance.max_moves == moves
+    assert PlacementInstance.from_dict(instance.to_dict()).max_moves == moves
+    if isinstance(given, str) and given.endswith("%"):
+        one = PlacementInstance(**fields, lost=[3], fill="at_most", max_moves=given)  # type: ignore[arg-type]
+        assert one.max_moves == moves * 3 // 4  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("wrong", [-1, "101%", "x", True, 2.5, "1e999999999", "1/2", "", [3], "-5%", float("nan")])
+def test_a_budget_that_is_none_is_refused_in_one_way(wrong: object) -> None:
+    said = refused(current=[[0, 1, 2, 3]] * 2, max_moves=wrong)
+    assert "must be whole moves >= 0, or a per cent of all slots. Write 64, 10% or none." in said

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from moeopt import kinds as given
 from moeopt.cluster.described import Described
 from moeopt.cluster.readers import kinds
 from moeopt.cluster.readers.text import clean, refuse
@@ -21,6 +22,7 @@ KNOWN = (
 )
 
 
+@given.expects(path=given.paths)
 def read_topology(
     path: str | Path | Sequence[str | Path], *, machine: str | None = None, oversubscription: float = 1.0
 ) -> Cluster | Described:
@@ -64,6 +66,7 @@ def read_topology(
     raise refuse(str(paths[0]), machine, rule, "Leave the machine out", "machine")
 
 
+@given.expects(data=bytes, name=given.text)
 def parse_topology(data: bytes, name: str) -> Cluster | Described:
     """`read_topology` for the bytes of one file.
 

@@ -76,13 +76,15 @@ class Options:
     def __post_init__(self) -> None:
         check = Violations()
         if self.max_moves is not None and not _whole(self.max_moves):
-            check.add("max_moves", self.max_moves, rule="must be a whole number >= 0", fix="Leave it out for no budget")
+            check.refuse(
+                "max_moves", self.max_moves, rule="must be a whole number >= 0", fix="Leave it out for no budget"
+            )
         if not _whole(self.seed):
-            check.add("seed", self.seed, rule="must be a whole number >= 0", fix="Use 0")
+            check.refuse("seed", self.seed, rule="must be a whole number >= 0", fix="Use 0")
         if not (_number(self.keep) and 0 <= self.keep < 1):
-            check.add("keep", self.keep, rule="must be a fraction in [0, 1)", fix="0.01 means 1 %")
+            check.refuse("keep", self.keep, rule="must be a fraction in [0, 1)", fix="0.01 means 1 %")
         if not (_number(self.time_limit_s) and 0 < self.time_limit_s < math.inf):
-            check.add("time_limit_s", self.time_limit_s, rule="must be finite seconds > 0", fix="Use 1")
+            check.refuse("time_limit_s", self.time_limit_s, rule="must be finite seconds > 0", fix="Use 1")
         if self.split not in SPLITS or self.split == "free":
             rule = "must be even, sglang-static, sglang-static-node or random"
             check.add("split", self.split, rule=rule, fix="Use even: engines take no shares")

@@ -124,7 +124,7 @@ def simulate_plan(
     whole(check, requests=requests)
     if attainment is not None and not 0 < attainment <= 1:
         fix = "Give a part of the requests, as 0.9"
-        check.add("attainment", attainment, rule="must be a number above 0, at most 1", fix=fix)
+        check.refuse("attainment", attainment, rule="must be a number above 0, at most 1", fix=fix)
     check.raise_if_any()
     if instance.configs is not None:
         raise NotApplicable("configurations that are given have no times of single steps, so they are not simulated")

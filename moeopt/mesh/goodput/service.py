@@ -115,7 +115,7 @@ class Service:
         for batch, value in enumerate(values, first):
             if not is_number(value) or value <= 0:
                 fix = "Give the seconds of a step"
-                check.add(name, value, rule="must be a finite number > 0", fix=fix, where=str(batch))
+                check.refuse(name, value, rule="must be a finite number > 0", fix=fix, where=str(batch))
         object.__setattr__(self, name, tuple(float(value) for value in ([0.0] * first + values)))
 
     def prefill_seconds(self, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -137,6 +137,6 @@ def by_tokens(name: str, given: Seconds, tokens: NDArray[np.int64]) -> NDArray[n
     check = Violations()
     for number, value in zip(different.tolist(), values, strict=True):
         if not is_number(value) or value < 0:
-            check.add(name, value, rule="must be a finite number >= 0", fix="Repair the function", where=str(number))
+            check.refuse(name, value, rule="must be a finite number >= 0", fix="Repair the function", where=str(number))
     check.raise_if_any()
     return np.array(values, dtype=float)[place]

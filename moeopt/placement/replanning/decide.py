@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from moeopt.errors import Violations
+from moeopt.kinds import expects
 from moeopt.placement import checks
 from moeopt.placement.rules import MOST_STEPS
 from moeopt.result import Result
@@ -50,6 +51,7 @@ class Decision:
         return {name: getattr(self, name) for name in names}
 
 
+@expects(result=Result)
 def decide(
     result: Result | None = None,
     *,

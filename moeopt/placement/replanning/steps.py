@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import PlanError, Violations
+from moeopt.kinds import expects
 from moeopt.placement import checks, verify
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.moves import EMPTY, STORAGE, running_gpus
@@ -55,6 +56,7 @@ class Step:
         return {"transfers": rows, "objective": self.objective, "over": self.over}
 
 
+@expects(instance=PlacementInstance)
 def steps(
     instance: PlacementInstance, plan: Any, max_transfers: int = 32, *, max_per_gpu: int | None = None
 ) -> list[Step]:
