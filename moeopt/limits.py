@@ -34,7 +34,8 @@ class Limits:
         Asked again and again while a solve runs, such as ``threading.Event().is_set``; once it says yes, the best plan
         so far comes back, stopped by INTERRUPTED. No part of what limits are equal in, and in no document. A search
         that has to ask is cut into parts, and may end in another plan than one that has not, also where the answer is
-        no.
+        no. The first use of compiled code in a process is not cut short, which may take a minute where it was never
+        compiled: call `moeopt.kernels.warmup` when the process starts.
 
     >>> Limits(time_s=-1, threads=0)
     Traceback (most recent call last):
