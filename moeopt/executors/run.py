@@ -81,10 +81,6 @@ class Pools:
     """An executor, made when it is first needed, and another one in its place when it is broken."""
 
     def __init__(self, given: Executor | Callable[[], Executor]) -> None:
-        if not isinstance(given, Executor) and not callable(given):
-            rule = "must be an executor of concurrent.futures, or a function that makes one"
-            fix = "Write executor=lambda: ProcessPoolExecutor(2)"
-            raise InstanceError([Violation("executor", "", repr(given)[:80], rule, fix)])
         self._make = None if isinstance(given, Executor) else given
         self._pool = given if isinstance(given, Executor) else None
 

@@ -179,7 +179,7 @@ def test_workers_end_with_a_parent_that_is_killed() -> None:
     pytest.fail("the worker outlived its parent by ten seconds")
 
 
-@pytest.mark.parametrize("given", ["processes:2", 5, object()])
+@pytest.mark.parametrize("given", ["process:2", 5, object()])
 def test_what_is_no_executor_is_refused_by_name(given: Any) -> None:
-    with pytest.raises(InstanceError, match=r"executor = .*: must be an executor of concurrent\.futures"):
+    with pytest.raises(InstanceError, match=r"executor = .*: (must be|is none of) "):
         dict(run_all(str.upper, ["a"], given))
