@@ -59,12 +59,9 @@ def refuse_spaced(plans: Sequence[str], inputs: Sequence[str]) -> None:
     check = Violations()
     for path in inputs:
         if path not in given and _kind(path) in kinds:
-            check.add(
-                "input",
-                path,
-                rule="is a plan beside --plans, which takes several with commas between them",
-                fix=f"Write --plans {','.join([*given, path])}",
-            )
+            rule = "is a plan beside --plans, which takes several with commas between them"
+            fix = f"Write --plans {','.join([*given, path])}"
+            check.found.append(Violation("input", "", path, rule, fix))  # paths are said whole
     check.raise_if_any()
 
 

@@ -45,7 +45,7 @@ class Run:
 @pytest.fixture
 def moeopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
     """Run in this process; policies that a run registers are forgotten after the test."""
-    _forgets_plugins(monkeypatch)
+    forgets_plugins(monkeypatch)
 
     def run(*words: object, stdin: str | bytes = "") -> Run:
         piped = stdin.encode() if isinstance(stdin, str) else stdin
@@ -73,7 +73,7 @@ def settled(words: list[str]) -> list[str]:
     return [word for place, word in enumerate(words) if place not in dropped]
 
 
-def _forgets_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+def forgets_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Methods of every room that is loaded, or loaded later, are as they were before."""
     for name in PROBLEMS:
         problem = importlib.import_module(f"moeopt.{name}").PROBLEM

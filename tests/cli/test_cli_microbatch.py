@@ -57,7 +57,8 @@ def test_text_has_the_answer_the_rules_the_bound_and_the_second_best(moeopt):
     assert "20.25 ms a micro-batch, certified" in out
 
 
-def test_why_the_second_best_is_behind_is_said_in_the_unit_of_the_answer(moeopt):
+def test_why_the_second_best_is_behind_is_said_in_the_unit_of_the_answer(moeopt, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     out = [" ".join(line.split()) for line in moeopt("microbatch", *FORTY).out.splitlines()]
     assert "why second with 3 parts of 1 token filling and draining the pipeline weigh more" in out
     assert "second best m = 3: 61 ms, 49.18 micro-batches/s; 0.412 % longer a token" in out

@@ -56,9 +56,9 @@ def test_an_instance_whose_name_cannot_be_seen_is_called_by_its_digest(name):
 
 
 def test_tables_of_grids_take_names_as_text():
-    cells = [{"cell": {"policy": "=1+1", "shape": "<b>|\\", "loads": "l", "seed": 0}, "gap": 0.5}]
-    found = pivot(cells, ["policy", "shape"], "gap")
-    assert found.as_csv().splitlines()[1].startswith("'=1+1,<b>|\\,gap,0.5")
+    cells = [{"cell": {"policy": "=1+1", "shape": "<b>|\\", "loads": "l", "seed": 0}, "objective": 0.5}]
+    found = pivot(cells, ["policy", "shape"], "objective")
+    assert found.as_csv().splitlines()[1].startswith("'=1+1,<b>|\\,objective,0.5")
     assert "| \\<b>\\|\\\\ |" in found.as_markdown()
 
 

@@ -102,7 +102,7 @@ def test_an_exception_without_words_is_a_failure_of_its_policy(tmp_path: Path, m
 @pytest.mark.parametrize("names", [5, None, "keep", [], [["eplb"]], [None], ["eplb", 5]])
 def test_names_of_policies_are_a_list_of_text(names):
     history = placement.PlacementInstance(np.array([LOADS] * 3), gpus=3, slots=6)
-    with pytest.raises(InstanceError, match=r"policies = .*: must be a list of names of policies"):
+    with pytest.raises(InstanceError, match=r"policies = .*: must be "):
         replay.replay(history, names)
 
 

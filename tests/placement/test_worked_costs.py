@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moeopt import placement
 from moeopt.errors import InstanceError, PlanError
-from moeopt.placement import Placement, PlacementInstance, verify
+from moeopt.placement import Placement, PlacementInstance, broken_rules
 from moeopt.placement.combined import combine, ratio, tail
 from moeopt.placement.moves import STORAGE, count_moves, list_moves, move_faults, new_pairs, running_pairs
 from tests import oracles, strategies
@@ -206,7 +206,7 @@ def test_shapes_and_ids() -> None:
         "layer 9: slot 4 (GPU 2) holds expert -2, ids run from 0 to 2"
     ]
     wide = PlacementInstance([[1] * 300], slots=[300], fill="at_most")
-    assert len(faults(wide, [[-1] * 300])) == verify.MAX_FAULTS
+    assert len(faults(wide, [[-1] * 300])) == broken_rules.MAX_FAULTS
     with pytest.raises(PlanError) as caught:
         placement.evaluate(instance, [good[:5]])
     assert len(caught.value.faults) == 2
