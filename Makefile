@@ -76,7 +76,7 @@ test: lint
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # Compiled code is not seen: tests of kernels, and of what calls them most, are run interpreted besides.
-COVERED := tests/kernels tests/placement/test_search.py tests/placement/test_search_rules.py tests/placement/test_windows.py
+COVERED := tests/kernels tests/placement/test_bounds.py tests/placement/test_exact.py tests/placement/test_equal_split.py
 coverage: $(VENV)/test.stamp
 	@rm -rf build/coverage && mkdir -p build/coverage
 	COVERAGE_FILE=$(CURDIR)/build/coverage/data $(BIN)/coverage run -m pytest -n auto --dist worksteal
