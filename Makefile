@@ -76,7 +76,8 @@ test: lint
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # Compiled code is not seen: tests of kernels, and of what calls them most, are run interpreted besides.
-COVERED := tests/kernels tests/placement/test_bounds.py tests/placement/test_exact.py tests/placement/test_equal_split.py
+COVERED := tests/kernels tests/placement/test_bounds.py tests/placement/test_exact.py tests/placement/test_equal_split.py \
+  tests/collocation/test_replicas.py tests/collocation/test_free_routes.py
 coverage: $(VENV)/test.stamp
 	@rm -rf build/coverage && mkdir -p build/coverage
 	COVERAGE_FILE=$(CURDIR)/build/coverage/data $(BIN)/coverage run -m pytest -n auto --dist worksteal

@@ -111,3 +111,15 @@ def test_plans_of_different_shapes_give_none(moeopt, folder):
     assert "--plans = two.json: is of another shape than the others: 4 GPUs, slots 12." in run.err
     run = moeopt("compare", folder / "new.csv", "--methods", "lpt", "--plans", f"{one},{two}", "--current", two)
     assert "the shape is that of the running plan: 4 GPUs, slots 12" in run.err and run.code == 0
+
+
+def test_what_the_configuration_does_not_tell_is_said_and_asked_of_an_llm_that_is_named(moeopt, folder, tmp_path):
+    config = tmp_path / "config.json"
+    known = {"model_type": "mixtral", "num_hidden_layers": 2, "num_local_experts": 8, "num_experts_per_tok": 2}
+    known |= {"hidden_size": 128, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4}
+    config.write_text(json.dumps({**known, "vocab_size": 1000, "quantization_config": {"quant_method": "strange"}}))
+    words = ("place", folder / "old.csv", "--gpus", 4, "--method", "lpt", "--memory-bytes", "1GB")
+    run = moeopt(*words, "--hf-config", config)
+    assert run.code == 2 and "note: bytes are not told: " in run.err and "expert_bytes = missing" in run.err
+    run = moeopt(*words, "--llm", config)
+    assert run.code == 2 and "note: bytes are not told" not in run.err

@@ -25,3 +25,8 @@ def test_a_process_that_fails_leaves_the_work_to_this_one(monkeypatch):
 def test_every_kernel_that_is_asked_for_has_a_load_that_makes_it(monkeypatch):
     assert set(warmup.PLAIN) < set(warmup.LOADS)
     assert set(warmup.LOADS.values()) < set(KERNELS)
+
+
+@pytest.mark.parametrize("load", warmup.LOADS, ids=lambda load: load.__name__)
+def test_what_is_compiled_runs_interpreted_too(load):
+    load()
