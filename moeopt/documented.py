@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
 from moeopt.documents import sha256
 
 
-class Documented:
+class Documented(ABC):
     """Equal where the documents are; `to_dict` gives the document, with a name that the digest leaves out."""
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The document."""
-        raise NotImplementedError
 
     @cached_property
     def sha256(self) -> str:

@@ -55,6 +55,15 @@ def did_you_mean(name: object, known: Iterable[str], otherwise: str = "", *, mos
     return f"Did you mean {said}?" if near else otherwise
 
 
+def shortened(text: str) -> str:
+    """Text in 80 characters: its beginning, and dots where it goes on.
+
+    >>> shortened("short"), len(shortened("x" * 100))
+    ('short', 80)
+    """
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
 def printable(text: str) -> str:
     r"""Text of a file without what a terminal or a page would obey, or could not show: such signs as escapes.
 
@@ -148,8 +157,9 @@ class Violations:
             text = value if isinstance(value, str) else repr(value)
         except (RecursionError, ValueError):  # nested too deeply, or a number of too many digits
             text = "..."
-        if len(text) > 80:
-            text = f"{text[:40]}...{text[-37:]}" if isinstance(value, str) else f"{text[:77]}..."
+        if isinstance(value, str) and len(text) > 80:
+            text = f"{text[:40]}...{text[-37:]}"
+        text = shortened(text)
         self.found.append(Violation(field, where, text, rule, fix))
 
     def refuse(self, field: str, value: object, *, rule: str, fix: str = "", where: str = "") -> None:

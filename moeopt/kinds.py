@@ -26,6 +26,13 @@ def is_a(check: Violations, field: str, value: object, kind: type, *, none: bool
     return False
 
 
+def is_list(value: object) -> bool:
+    """Whether a value has items to go through: no text, no mapping, no array of no axes."""
+    return (
+        isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) and getattr(value, "ndim", 1) != 0
+    )
+
+
 def listed(check: Violations, field: str, value: Any, kind: type) -> tuple[Any, ...]:
     """The items of a list of one kind; a single one counts as a list of it. Notes what is neither.
 
@@ -35,7 +42,7 @@ def listed(check: Violations, field: str, value: Any, kind: type) -> tuple[Any, 
     name = "text" if kind is str else kind.__name__
     if isinstance(value, kind):
         return (value,)
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+    if not is_list(value):
         check.refuse(field, value, rule=f"must be a list of {name}", fix=f"Give one {name} or more in a list")
         return ()
     items = tuple(value)
@@ -47,7 +54,7 @@ def listed(check: Violations, field: str, value: Any, kind: type) -> tuple[Any, 
 
 def numbers(check: Violations, field: str, value: Any) -> tuple[Any, ...]:
     """The items of a list of numbers, an array too; whether each is a number is left to whoever knows its range."""
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+    if not is_list(value):
         check.refuse(field, value, rule="must be a list of numbers", fix="Give one number or more in a list")
         return ()
     return tuple(value.tolist()) if hasattr(value, "tolist") else tuple(value)
@@ -103,7 +110,7 @@ def whole(check: Violations, field: str, value: object) -> None:
 
 def some(check: Violations, field: str, value: object) -> None:
     """A list of anything; what is in it is left to whoever knows it."""
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+    if not is_list(value):
         check.refuse(field, value, rule="must be a list", fix="Give one entry or more in a list")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from moeopt.documents import current_folder
-from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.errors import InstanceError, Violation, Violations, shortened
 from moeopt.limits import Limits
 
 Policy = Callable[[Any, Limits, int], Any]
@@ -162,5 +162,4 @@ def import_policy(name: str, field: str = "method") -> Policy:
 
 def shown(value: object) -> str:
     """A value for a message, in 80 characters."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return shortened(repr(value))

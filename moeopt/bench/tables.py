@@ -5,12 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from moeopt import kinds
 from moeopt.bench import written
-from moeopt.errors import Violations
+from moeopt.errors import Violations, did_you_mean
 from moeopt.result import relative_gap
 
 AXES = ("policy", "shape", "loads", "seed")
@@ -122,9 +121,8 @@ def pivot(documents: Iterable[Mapping[str, Any]], axes: Sequence[str], metric: s
     check = Violations()
     for axis in axes:
         if axis not in AXES:
-            near = get_close_matches(axis.lower(), AXES, 1)
-            meant = f"Did you mean {near[0]}? " if near else ""
-            check.add("pivot", axis, rule="is no axis of a grid", fix=f"{meant}Known are {', '.join(AXES)}")
+            fix = f"{did_you_mean(axis, AXES, most=1)} Known are {', '.join(AXES)}".lstrip()
+            check.add("pivot", axis, rule="is no axis of a grid", fix=fix)
     if not 1 <= len(axes) <= 2 or len(set(axes)) < len(axes):
         check.add("pivot", ",".join(axes) or "''", rule="must be one axis or two", fix="Use policy,shape")
     if metric not in METRICS:

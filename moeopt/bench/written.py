@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from moeopt.brief import table
+
 if TYPE_CHECKING:
     from moeopt.bench.tables import Pivot
 
@@ -76,12 +78,7 @@ def as_text(pivot: Pivot) -> str:
         [name, *(text + after.ljust(width) for (text, after), width in zip(row, behind, strict=True))]
         for name, row in zip(pivot.row_names, rows, strict=True)
     ]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
-    made = []
-    for line in lines:
-        numbers = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
-        made.append("  ".join([line[0].ljust(widths[0]), *numbers]).rstrip())
-    return "\n".join(made)
+    return "\n".join(table([[*line, ""] for line in lines]))  # no remarks stand behind the numbers
 
 
 def as_markdown(pivot: Pivot) -> str:

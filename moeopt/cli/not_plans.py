@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moeopt.errors import InstanceError, Violation, Violations
+
+if TYPE_CHECKING:
+    from moeopt.workload import LoadTable
 
 AS_CUT = 8
 """A map that was cut off may have ids above its slots, by this factor at most."""
@@ -13,13 +16,18 @@ AS_CUT = 8
 
 def is_loads(path: str, experts: int | None = None) -> bool:
     """Whether a file reads as loads, of so many experts where they are known."""
+    table = _loads_of(path, experts)
+    return table is not None and experts in (None, table.loads.shape[-1])
+
+
+def _loads_of(path: str, experts: int | None = None) -> LoadTable | None:
     from moeopt.cli.inputs import read_any
 
     try:
         what, found = read_any(path, experts=experts)
     except (InstanceError, OSError):
-        return False
-    return what == "loads" and experts in (None, found.loads.shape[-1])
+        return None
+    return found if what == "loads" else None
 
 
 def no_plan(field: str, path: str, fix: str) -> InstanceError:
@@ -44,11 +52,9 @@ def _is_number(cell: Any) -> bool:
 
 def are_loads(path: str) -> bool:
     """Whether a bare table, which may be loads or the map of an engine, has numbers far above its slots."""
-    from moeopt.cli.inputs import read_any
-
-    if not is_loads(path):
+    table = _loads_of(path)
+    if table is None:
         return False
-    table = read_any(path)[1]
     return table.windows is not None or are_counts(table.loads, AS_CUT * table.loads.shape[-1])
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from moeopt.errors import PlanError
+from moeopt.errors import PlanError, shortened
 from moeopt.forms import form_faults
 from moeopt.microbatch import conflicts, describe, verify
 from moeopt.microbatch.bounds import bound
@@ -285,8 +285,7 @@ def _differences(place: str, stated: Any, ours: Any) -> Iterator[str]:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return shortened(repr(value))
 
 
 def _same(stated: Any, ours: Any) -> bool:

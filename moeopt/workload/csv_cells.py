@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from moeopt.errors import Violations
+from moeopt.errors import Violations, shortened
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -52,8 +52,7 @@ def split_rows(data: bytes, check: Violations, *, gaps: bool = False) -> tuple[l
     notes: tuple[str, ...] = ()
     if text.startswith("#"):
         comment = re.split(r"[\r\n]", text, maxsplit=1)[0]
-        shown = comment if len(comment) <= 80 else comment[:77] + "..."
-        notes = (f"line 1 is a comment and was skipped: {shown}",)
+        notes = (f"line 1 is a comment and was skipped: {shortened(comment)}",)
         text = text[len(comment) :].removeprefix("\r").removeprefix("\n")
     text = text.rstrip("\r\n ")  # a tab at the end would be a cell
     rows: list[Row] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from moeopt.errors import InstanceError, Violation
+from moeopt.errors import InstanceError, Violation, shortened
 
 MOST_BYTES = 64 * 1024 * 1024
 """Larger files are refused: the topology of 10,000 nodes has some megabytes."""
@@ -14,8 +14,7 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?
 
 def refuse(source: str, value: str, rule: str, fix: str, where: str = "") -> InstanceError:
     """The error of a topology file."""
-    shown = value if len(value) <= 80 else value[:77] + "..."
-    return InstanceError([Violation("topology", where, shown, rule, fix)], source)
+    return InstanceError([Violation("topology", where, shortened(value), rule, fix)], source)
 
 
 def clean(data: bytes, source: str) -> str:
