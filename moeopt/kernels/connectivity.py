@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
+from moeopt.kernels.copies import copy_into
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -343,13 +344,13 @@ def improve(net: Net, best: Ints, timed: bool, rounds: int, width: int, goal: fl
             if above < least_excess or (above <= least_excess and value < least - EPSILON * abs(least)):
                 least = value
                 least_excess = above
-                best[:] = state.unit
+                copy_into(best, state.unit)
                 vain = 0
                 continue
         vain += 1
         if vain >= PATIENCE:
             vain = 0
-            state.unit[:] = best
+            copy_into(state.unit, best)
             fill(net, state)
             measure(net, state)
             tabu[:] = 0

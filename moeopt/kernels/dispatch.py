@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
+from moeopt.kernels.copies import copy_into
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -712,17 +713,17 @@ def improve(
         if top < memory[BEST] * (1.0 - EPSILON) and top_of(layer, state.even) <= cap * (1.0 + EPSILON):
             memory[BEST] = top
             memory[FAILS] = 0.0
-            best[:] = state.held
-            base[:] = state.held
+            copy_into(best, state.held)
+            copy_into(base, state.held)
             memory[THRESHOLD] = max(goal, top - memory[STEP] * (top - goal))
         elif memory[WORK] >= work:
-            base[:] = state.held
+            copy_into(base, state.held)
             memory[COST] = np.inf
             break
         else:
             memory[FAILS] += 1.0
             if cost_at(layer, state, memory[THRESHOLD], cap) <= memory[COST]:
-                base[:] = state.held
+                copy_into(base, state.held)
             else:
                 for slot in range(num_slots):
                     if state.held[slot] != base[slot]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
+from moeopt.kernels.copies import copy_into
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -179,8 +180,8 @@ def begin(layer: Layer, state: State, held: Ints) -> None:
     state.moves[0] = 0
     for slot in range(held.shape[0]):
         enter(layer, state, held[slot], slot)
-    state.total[:] = layer.base
     for w in range(layer.loads.shape[0]):
+        copy_into(state.total[w], layer.base[w])
         for slot in range(held.shape[0]):
             state.total[w, layer.gpu[slot]] += state.unit[w, held[slot]]
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
+from moeopt.kernels.copies import copy_into
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -579,21 +580,21 @@ def improve(
         if top < memory[BEST] * (1.0 - EPSILON):
             memory[BEST] = top
             memory[FAILS] = 0.0
-            best[:] = state.held
-            base[:] = state.held
+            copy_into(best, state.held)
+            copy_into(base, state.held)
             reached = top <= memory[THRESHOLD] * (1.0 + EPSILON)
             memory[THRESHOLD] = max(goal, top * (1.0 - memory[STEP]))
             if reached:  # not stuck: on to the next threshold without a kick
                 memory[COST] = np.inf
                 continue
         elif memory[WORK] >= work:  # out of work, perhaps in the middle of a descent
-            base[:] = state.held
+            copy_into(base, state.held)
             memory[COST] = np.inf
             break
         else:
             memory[FAILS] += 1.0
             if cost_at(layer, state, memory[THRESHOLD]) <= memory[COST]:
-                base[:] = state.held
+                copy_into(base, state.held)
             else:  # back to the base, slot by slot
                 for slot in range(num_slots):
                     if state.held[slot] != base[slot]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
 from moeopt.kernels.connectivity import Hosting
+from moeopt.kernels.copies import copy_into
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -148,7 +149,7 @@ def note(state: Sent, undo: Undo, e: int, u: int, n: int) -> int:
         return n
     undo.seen[u] = True
     undo.units[n] = u
-    undo.mask[n, :] = state.mask[u, e, :]
+    copy_into(undo.mask[n], state.mask[u, e])
     undo.part[n] = state.part[u, e]
     return n + 1
 
@@ -211,9 +212,9 @@ def reroute(field: Field, hosting: Hosting, state: Sent, hosts: Ints, e: int, to
 @jit
 def back(state: Sent, e: int, n: int, undo: Undo) -> None:
     """Routes and words of an expert as they were; sums are put back as a whole."""
-    state.unit[:, e] = undo.unit
+    copy_into(state.unit[:, e], undo.unit)
     for i in range(n):
-        state.mask[undo.units[i], e, :] = undo.mask[i]
+        copy_into(state.mask[undo.units[i], e], undo.mask[i])
         state.part[undo.units[i], e] = undo.part[i]
 
 
@@ -386,10 +387,10 @@ def replicate(field: Field, hosting: Hosting, held: Ints, timed: bool, rounds: i
                     count[f] += 1
             if above < least_above or (above <= least_above and value <= least):
                 least, least_above = value, above
-                held[:] = now
-            inflow[:] = state.inflow
-            total[:] = state.total
-            height[:] = state.height
+                copy_into(held, now)
+            copy_into(inflow, state.inflow)
+            copy_into(total, state.total)
+            copy_into(height, state.height)
             continue
         put(hosts, e, a, 1)
         put(hosts, f, a, -1)
@@ -400,7 +401,7 @@ def replicate(field: Field, hosting: Hosting, held: Ints, timed: bool, rounds: i
             back(state, e, n, of_e)
         if f >= 0:
             back(state, f, m, of_f)
-        state.inflow[:] = inflow
-        state.total[:] = total
-        state.height[:] = height
+        copy_into(state.inflow, inflow)
+        copy_into(state.total, total)
+        copy_into(state.height, height)
     return rounds

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
+from moeopt.kernels.copies import copy_into
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -235,7 +236,7 @@ def settle(
         memory[0] = out[0]
         memory[1] = max(goal, out[0] * (1.0 - STEP))
         memory[2] = STEP
-        best[:] = counts
+        copy_into(best, counts)
         measure(order, size, many, no_trade, traded, slots, num_gpus, memory[1], np.inf, out)
     cost = out[1]
     even = EVEN if slots > 2 else 0.0
@@ -281,7 +282,7 @@ def settle(
                 memory[5] = memory[4]
                 memory[0] = out[0]
                 memory[3] = 0.0
-                best[:] = counts
+                copy_into(best, counts)
                 memory[1] = max(goal, out[0] * (1.0 - memory[2]))
                 measure(order, size, many, no_trade, traded, slots, num_gpus, memory[1], np.inf, out)
                 cost = out[1]
@@ -290,7 +291,7 @@ def settle(
             memory[3] = 0.0
             memory[2] = max(memory[2] * 0.5, LEAST_STEP)
             memory[1] = max(goal, memory[0] * (1.0 - memory[2]))
-            counts[:] = best  # and a few exchanges from there, whatever they cost
+            copy_into(counts, best)  # and a few exchanges from there, whatever they cost
             memory[4] = memory[5]
             for _ in range(1 + pick(rng, 3)):
                 down = pick(rng, num_experts)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from moeopt.kernels._jit import jit
+from moeopt.kernels.copies import copy_into
 
 ROUNDS = 64
 """Most rounds of water-filling: cuts and flows take over from any start, water-filling makes it a near one."""
@@ -269,7 +270,7 @@ def newton(  # type: ignore[no-untyped-def]
             total[gpu[p]] += part[p]
         if balance(first, gpu, expert_of, start, pair, part, total, target, reached):
             return
-        inside[:] = reached
+        copy_into(inside, reached)
         cut(weight, first, gpu, base, speed, inside, out)
         out[2] += 1
         before, unit = unit, out[1]

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
+from moeopt.kernels.copies import copy_into
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -621,23 +622,23 @@ def improve_windows(
         if value < memory[BEST] * (1.0 - EPSILON):
             memory[BEST] = value
             memory[FAILS] = 0.0
-            best[:] = state.held
-            base[:] = state.held
+            copy_into(best, state.held)
+            copy_into(base, state.held)
             set_levels(field, state, memory[STEP])
         elif memory[WORK] >= work:  # out of work, perhaps in the middle of a descent
-            base[:] = state.held
+            copy_into(base, state.held)
             memory[COST] = np.inf
             break
         else:
             memory[FAILS] += 1.0
             if cost_of(field, state) <= memory[COST]:
-                base[:] = state.held
+                copy_into(base, state.held)
             else:  # back to the base, slot by slot
                 go_to(field, state, base)
             if memory[FAILS] >= PATIENCE:
                 memory[FAILS] = 0.0
                 memory[STEP] = max(memory[STEP] * 0.5, LEAST_STEP)
-                base[:] = best
+                copy_into(base, best)
                 go_to(field, state, best)
                 set_levels(field, state, memory[STEP])
         memory[COST] = cost_of(field, state)
