@@ -17,12 +17,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def _a(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+
+
 def is_a(check: Violations, field: str, value: object, kind: type, *, none: bool = False) -> bool:
     """Whether a value is of a kind, or ``None`` where that may be; notes it where it is not."""
     if isinstance(value, kind) or (none and value is None):
         return True
-    article = "an" if kind.__name__[0] in "AEIOU" else "a"
-    check.refuse(field, value, rule=f"must be {article} {kind.__name__}", fix=f"Give {article} {kind.__name__}")
+    check.refuse(field, value, rule=f"must be {_a(kind.__name__)}", fix=f"Give {_a(kind.__name__)}")
     return False
 
 
@@ -48,7 +51,7 @@ def listed(check: Violations, field: str, value: Any, kind: type) -> tuple[Any, 
     items = tuple(value)
     wrong = [(place, item) for place, item in enumerate(items) if not isinstance(item, kind)]
     for place, item in wrong:
-        check.refuse(field, item, where=str(place), rule=f"must be a {name}", fix=f"Give {name} alone")
+        check.refuse(field, item, where=str(place), rule=f"must be {_a(name)}", fix=f"Give {name} alone")
     return () if wrong else items
 
 
@@ -128,7 +131,7 @@ def each(kind: str) -> Test:
             return
         for place, item in enumerate(value):
             if not isinstance(item, known):
-                check.refuse(field, item, where=str(place), rule=f"must be a {name}", fix=f"Give {name} alone")
+                check.refuse(field, item, where=str(place), rule=f"must be {_a(name)}", fix=f"Give {name} alone")
 
     return test
 
@@ -164,7 +167,7 @@ def expects(**kinds: type | str | Test) -> Callable[[Callable[P, R]], Callable[P
     >>> joined("x", 2)
     Traceback (most recent call last):
     ...
-    moeopt.errors.InstanceError: first = 'x': must be a int. Give a int.
+    moeopt.errors.InstanceError: first = 'x': must be an int. Give an int.
     second = 2: must be text. Give a name.
     """
 

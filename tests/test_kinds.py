@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from moeopt import cluster, collocation, kinds, mesh, microbatch, placement, replay, routing, workload
-from moeopt.errors import InstanceError, MoeoptError, Violations
+from moeopt.errors import InstanceError, MoeoptError, PlanError, Violations
 from moeopt.llm import find
 from moeopt.report import Block, Header, render_csv
 from tests.test_functions import DEMAND, HISTORY, PLACED, ROOMS, TIMES
@@ -180,3 +180,25 @@ def test_one_block_is_no_list_and_a_demand_needs_its_kinds() -> None:
 def test_lists_of_numbers_may_be_arrays_and_generators() -> None:
     for given in ((1, 2), [1, 2], np.array([1, 2]), range(1, 3), (one for one in (1, 2)), Series([1, 2])):
         assert kinds.numbers(Violations(), "drafts", given) == (1, 2)
+
+
+def test_a_plan_built_of_other_kinds_is_refused_where_it_is_built() -> None:
+    table = np.array([[0, 1]], dtype=np.int32)
+    pool = mesh.Pool(CONFIG, 1)
+    for make, words in (
+        (lambda: placement.Placement([[0, 1]]), "Placement.of"),  # type: ignore[arg-type]
+        (lambda: placement.Placement(table.astype(float)), "whole numbers"),  # type: ignore[arg-type]
+        (lambda: placement.Placement(table[0]), "Placement.of"),
+        (lambda: placement.Placement(table, 3), "shares"),  # type: ignore[arg-type]
+        (lambda: placement.Placement.of(table, [[(0, "x", 1)]]), "expert, GPU, share"),  # type: ignore[list-item]
+        (lambda: placement.Placement.of(table, 3), "expert, GPU, share"),  # type: ignore[arg-type]
+        (lambda: microbatch.MicrobatchPlan("2", 4), "m = '2' is not a whole number"),  # type: ignore[arg-type]
+        (lambda: microbatch.MicrobatchPlan(2, 4.5), "batch = 4.5 is not"),  # type: ignore[arg-type]
+        (lambda: microbatch.MicrobatchPlan(2, 4, [[0]]), "sequences"),  # type: ignore[arg-type]
+        (lambda: mesh.MeshPlan([pool]), "no tuple of Pool"),  # type: ignore[arg-type]
+        (lambda: mesh.Pool("quick", 1), "'quick' is no configuration"),  # type: ignore[arg-type]
+        (lambda: mesh.Pool(CONFIG, True), "True replicas"),
+    ):
+        with pytest.raises(PlanError, match=words):
+            make()
+    assert mesh.MeshPlan((pool,)).pools == (pool,)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
-from moeopt.errors import InstanceError, PlanError
+from moeopt.errors import InstanceError, PlanError, shortened
 from moeopt.mesh.config import Config
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import configs_of
@@ -15,17 +15,39 @@ from moeopt.mesh.market import configs_of
 
 @dataclass(frozen=True)
 class Pool:
-    """Replicas of one configuration."""
+    """Replicas of one configuration.
+
+    Raises
+    ------
+    PlanError
+        It is none, or the replicas are no whole number.
+    """
 
     config: Config
     replicas: int
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.config, Config):
+            raise PlanError([f"{shortened(repr(self.config))} is no configuration: Config(...) makes one"])
+        if not isinstance(self.replicas, Integral) or isinstance(self.replicas, bool):
+            raise PlanError([f"{shortened(repr(self.replicas))} replicas, must be a whole number"])
+
 
 @dataclass(frozen=True)
 class MeshPlan:
-    """What is bought."""
+    """What is bought.
+
+    Raises
+    ------
+    PlanError
+        `pools` is no tuple of `Pool`.
+    """
 
     pools: tuple[Pool, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pools, tuple) or not all(isinstance(pool, Pool) for pool in self.pools):
+            raise PlanError(["pools are no tuple of Pool"])
 
 
 def plan_of(instance: MeshInstance, counts: Mapping[int, int]) -> MeshPlan:
@@ -79,11 +101,8 @@ def _pool(row: Any) -> Pool:
 
     if not isinstance(row, Mapping) or not isinstance(row.get("config"), Mapping):
         raise PlanError(["a pool is a mapping with config and replicas"])
-    count = row.get("replicas")
-    if not isinstance(count, int) or isinstance(count, bool):
-        raise PlanError([f"{count!r} replicas, must be a whole number"])
     try:
-        return Pool(read_config(row["config"]), count)
+        return Pool(read_config(row["config"]), cast(int, row.get("replicas")))
     except InstanceError as error:
         raise PlanError([str(fault) for fault in error.violations]) from error
 

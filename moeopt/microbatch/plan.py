@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from moeopt.errors import PlanError
+from moeopt.errors import PlanError, shortened
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,24 @@ class MicrobatchPlan:
         Micro-batches, and tokens of the whole step.
     sequences
         Items of each resource in the order they are served; ``None``: first come, first served.
+
+    Raises
+    ------
+    PlanError
+        `m` or `batch` is no whole number, or `sequences` are no tuples of them.
     """
 
     m: int
     batch: int
     sequences: tuple[tuple[int, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("m", self.m), ("batch", self.batch)):
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise PlanError([f"{name} = {shortened(repr(value))} is not a whole number"])
+        rows = self.sequences
+        if rows is not None and not (isinstance(rows, tuple) and all(isinstance(row, tuple) for row in rows)):
+            raise PlanError(["sequences are tuples of item numbers, one a resource"])
 
 
 def as_plan(raw: Any) -> MicrobatchPlan:
@@ -42,9 +55,7 @@ def as_plan(raw: Any) -> MicrobatchPlan:
     else:
         raise PlanError([f"a plan is (m, batch) or a mapping with m and batch, not {type(raw).__name__}"])
     m, batch, sequences = values
-    for name, value in (("m", m), ("batch", batch)):
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise PlanError([f"{name} = {value!r} is not a whole number"])
+    MicrobatchPlan(m, batch)
     try:
         rows = None if sequences is None else tuple(tuple(int(item) for item in row) for row in sequences)
     except (TypeError, ValueError) as error:

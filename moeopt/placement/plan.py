@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.errors import PlanError
 from moeopt.slot_table import slot_table
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ class Placement:
     shares
         For a free split, per layer the (expert, GPU, share) triples; ``None``: even parts.
 
+    Raises
+    ------
+    PlanError
+        No such table or triples; `of` takes more.
+
     >>> Placement.of([[0, 1, 1, 2]]).replicas(3).tolist()
     [[1, 2, 1]]
     """
@@ -39,13 +45,31 @@ class Placement:
     slot_expert: NDArray[np.int32]
     shares: tuple[tuple[Share, ...], ...] | None = None
 
+    def __post_init__(self) -> None:
+        table, shares = self.slot_expert, self.shares
+        if not isinstance(table, np.ndarray) or table.ndim != 2 or table.dtype.kind not in "iu":
+            raise PlanError(["slot_expert is no array (layers, slots) of whole numbers: Placement.of(...) makes one"])
+        if shares is not None and not (isinstance(shares, tuple) and all(isinstance(row, tuple) for row in shares)):
+            raise PlanError(["shares are no tuples, one a layer: Placement.of(...) makes them"])
+
     @classmethod
     def of(cls, slot_expert: Any, shares: Sequence[Sequence[Share]] | None = None) -> Placement:
-        """Copy anything array-like, one layer flat or all layers; refuse what is not whole numbers."""
+        """Copy anything array-like, one layer flat or all layers.
+
+        Raises
+        ------
+        PlanError
+            It is no table of whole numbers, or the shares are no triples of numbers.
+        """
         table = slot_table(slot_expert)
-        frozen = (
-            None if shares is None else tuple(tuple((int(e), int(g), float(x)) for e, g, x in row) for row in shares)
-        )
+        try:
+            frozen = (
+                None
+                if shares is None
+                else tuple(tuple((int(e), int(g), float(x)) for e, g, x in row) for row in shares)
+            )
+        except (TypeError, ValueError, OverflowError) as error:
+            raise PlanError(["shares are not rows of (expert, GPU, share), one row a layer"]) from error
         return cls(table, frozen)
 
     def replicas(self, num_experts: int) -> NDArray[np.int64]:
