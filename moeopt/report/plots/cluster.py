@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
 from moeopt.report import words
@@ -15,6 +14,7 @@ from moeopt.report.plots.canvas import WIDTH_IN, Plot, label, style, to_svg
 from moeopt.report.plots.cluster_boxes import BAD, DIM, draw_grounds, draw_nodes
 from moeopt.report.plots.cluster_layout import Box, Layout, place
 from moeopt.report.plots.cluster_parts import Parts, parts_of
+from moeopt.report.plots.files import as_png, as_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,25 +41,12 @@ def cluster_plot(what: Cluster | Described, prefix: str) -> Plot:
 
 def cluster_svg(what: Cluster | Described) -> str:
     """The graph as an SVG file of its own."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    buffer = StringIO()
-    with style():
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        FigureCanvasSVG(_figure(what)).print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
+    return as_svg(lambda: _figure(what))
 
 
 def cluster_png(what: Cluster | Described) -> bytes:
     """The graph as a PNG file, 2,000 points wide."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    buffer = BytesIO()
-    with style():
-        figure = _figure(what)
-        figure.set_dpi(200)
-        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
+    return as_png(lambda: _figure(what), 200)
 
 
 def said(what: Cluster | Described) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.report.plots.canvas import Plot, colours, image, new_figure, style, to_svg, whole_steps
+from moeopt.report.plots.files import as_png, as_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,22 +26,10 @@ def draw(instance: CollocationInstance, result: Result, path: str, *, force: boo
     """Write the picture as ``.svg`` or ``.png``."""
     from moeopt.documents import write_file
 
-    with style():
-        figure = _figure(instance, result)
-        if path.lower().endswith(".png"):
-            from matplotlib.backends.backend_agg import FigureCanvasAgg
+    def figure() -> Figure:
+        return _figure(instance, result)
 
-            buffer = BytesIO()
-            figure.set_dpi(200)
-            FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
-            write_file(path, buffer.getvalue(), force=force)
-            return
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-        text = StringIO()
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        FigureCanvasSVG(figure).print_svg(text, metadata=nothing)  # type: ignore[no-untyped-call]
-        write_file(path, text.getvalue(), force=force)
+    write_file(path, as_png(figure, 200) if path.lower().endswith(".png") else as_svg(figure), force=force)
 
 
 def traffic_plot(instance: CollocationInstance, result: Result, prefix: str) -> Plot:

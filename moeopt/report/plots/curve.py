@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
 from moeopt.placement.curve import SlotsCurve
 from moeopt.report import words
 from moeopt.report.curve import said
 from moeopt.report.plots.canvas import FAINT, INK, Plot, new_figure, style, to_svg
+from moeopt.report.plots.files import as_png, as_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,25 +28,12 @@ def curve_plot(curve: SlotsCurve, prefix: str) -> Plot:
 
 def curve_svg(curve: SlotsCurve) -> str:
     """The curve as an SVG file of its own."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    buffer = StringIO()
-    with style():
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        FigureCanvasSVG(_figure(curve)).print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
+    return as_svg(lambda: _figure(curve))
 
 
 def curve_png(curve: SlotsCurve) -> bytes:
     """The curve as a PNG file, 1,500 points wide."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    buffer = BytesIO()
-    with style():
-        figure = _figure(curve)
-        figure.set_dpi(150)
-        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
+    return as_png(lambda: _figure(curve))
 
 
 def _figure(curve: SlotsCurve) -> Figure:

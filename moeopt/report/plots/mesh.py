@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
 from moeopt.report.plots.canvas import FAINT, INK, Plot, new_figure, style, to_svg
+from moeopt.report.plots.files import as_png, as_svg
 from moeopt.report.plots.labels import Label, place_labels
 
 if TYPE_CHECKING:
@@ -32,25 +32,12 @@ Point = Mapping[str, Any]
 
 def pareto_svg(solution: Mapping[str, Any]) -> str:
     """The front as an SVG file of its own."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    buffer = StringIO()
-    with style():
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        FigureCanvasSVG(_figure(solution)).print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
+    return as_svg(lambda: _figure(solution))
 
 
 def pareto_png(solution: Mapping[str, Any]) -> bytes:
     """The front as a PNG file, 1,500 points wide."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    buffer = BytesIO()
-    with style():
-        figure = _figure(solution)
-        figure.set_dpi(150)
-        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
+    return as_png(lambda: _figure(solution))
 
 
 def pareto_plot(solution: Mapping[str, Any], prefix: str) -> Plot:

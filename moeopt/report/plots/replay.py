@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
 from moeopt.replay.answer import Replay, Row
 from moeopt.replay.policies import KEEP
 from moeopt.report import words
 from moeopt.report.plots.canvas import FAINT, Plot, label, new_figure, style, to_svg, whole_steps
+from moeopt.report.plots.files import as_png, as_svg
+from moeopt.report.plots.looks import LOOKS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOOKS = (
-    ("#10355e", "-", "o"),
-    ("#c8502f", "--", "s"),
-    ("#3f8f7b", "-.", "^"),
-    ("#8a6fb0", ":", "D"),
-    ("#b58900", (0, (5, 1, 1, 1, 1, 1)), "v"),
-    ("#62707d", (0, (1, 1)), "x"),
-)
-"""Colour, dashes and marker of a policy; told apart in grey too."""
 SHOWN = 12
 """Policies that are drawn; the table has all."""
 TITLE = "Imbalance over time, and what re-plans move"
@@ -46,25 +38,12 @@ def replay_plot(replay: Replay, prefix: str) -> Plot:
 
 def replay_svg(replay: Replay) -> str:
     """An SVG file of its own."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    buffer = StringIO()
-    with style():
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        FigureCanvasSVG(_figure(replay)).print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
+    return as_svg(lambda: _figure(replay))
 
 
 def replay_png(replay: Replay) -> bytes:
     """A PNG file, 1,500 points wide."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    buffer = BytesIO()
-    with style():
-        figure = _figure(replay)
-        figure.set_dpi(150)
-        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
+    return as_png(lambda: _figure(replay))
 
 
 def _drawn(replay: Replay) -> list[Row]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
-from moeopt.report.plots.canvas import FAINT, INK, new_figure, style
+from moeopt.report.plots.canvas import FAINT, INK, new_figure
+from moeopt.report.plots.files import as_png, as_svg
 from moeopt.report.words import seconds
 
 if TYPE_CHECKING:
@@ -21,26 +21,12 @@ VALUES = {"goodput": "requests a second", "gpus": "GPUs", "price": "price", "tim
 
 def slo_curve_svg(instance: MeshInstance, curve: Sequence[SloPoint]) -> str:
     """The curve as an SVG file of its own."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    buffer = StringIO()
-    with style():
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure = _figure(instance, curve)
-        FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
+    return as_svg(lambda: _figure(instance, curve))
 
 
 def slo_curve_png(instance: MeshInstance, curve: Sequence[SloPoint]) -> bytes:
     """The curve as a PNG file, 1,500 points wide."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    buffer = BytesIO()
-    with style():
-        figure = _figure(instance, curve)
-        figure.set_dpi(150)
-        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
+    return as_png(lambda: _figure(instance, curve))
 
 
 def value_of(instance: MeshInstance, point: SloPoint) -> float | None:

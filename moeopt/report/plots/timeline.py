@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
 from moeopt.percent import percent
 from moeopt.report.plots.canvas import INK, Plot, new_figure, style, to_svg
+from moeopt.report.plots.files import as_png, as_svg
 from moeopt.report.timeline import Bar, Lane, Timeline, Window, plural
 
 if TYPE_CHECKING:
@@ -42,26 +42,12 @@ def timeline_plot(solution: Mapping[str, Any], prefix: str, unit: str = "ms") ->
 
 def timeline_svg(solution: Mapping[str, Any], unit: str = "ms") -> str:
     """The step as an SVG file of its own."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    buffer = StringIO()
-    with style():
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        canvas = FigureCanvasSVG(_figure(Timeline.of(solution), unit))
-        canvas.print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
+    return as_svg(lambda: _figure(Timeline.of(solution), unit))
 
 
 def timeline_png(solution: Mapping[str, Any], unit: str = "ms") -> bytes:
     """The step as a PNG file, 2,000 points wide."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    buffer = BytesIO()
-    with style():
-        figure = _figure(Timeline.of(solution), unit)
-        figure.set_dpi(200)
-        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
+    return as_png(lambda: _figure(Timeline.of(solution), unit), 200)
 
 
 def said(step: Timeline, unit: str = "ms") -> str:
