@@ -158,7 +158,7 @@ def _from_csv(data: bytes, path: str) -> dict[str, list[Any]]:
             check.add("csv", "...", rule=rule, fix="Was the file cut short?", where=f"line {row.line}")
     check.raise_if_any()
     if len({cell.lower() for cell in head.cells}) < len(head.cells):
-        check.add("columns", ", ".join(head.cells)[:80], rule="names stand twice", fix="Rename a column")
+        check.add("columns", ", ".join(head.cells), rule="names stand twice", fix="Rename a column")
         check.raise_if_any()
     return {name: [row.cells[place] or None for row in body] for place, name in enumerate(head.cells)}
 

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from moeopt.errors import InstanceError, Violation
+from moeopt.errors import InstanceError, Violation, shortened
 
 if TYPE_CHECKING:
     from moeopt.cluster.graph import Cluster
@@ -130,7 +130,7 @@ def parse_name(name: str) -> tuple[int, int, Machine]:
         return InstanceError([Violation("cluster", "", name, rule, fix)])
 
     if not isinstance(name, str):
-        raise InstanceError([Violation("cluster", "", repr(name)[:80], "must be a name", "Write it as 4x8-h100")])
+        raise InstanceError([Violation("cluster", "", shortened(repr(name)), "must be a name", "Write it as 4x8-h100")])
     match = re.fullmatch(r"(?:([0-9]{1,6})x)?(?:([0-9]{1,6})-)?([a-z][a-z0-9-]*)", name.strip().lower())
     if match is None:
         raise refuse("is no name of a cluster", "Write it as 4x8-h100: machines, GPUs of each, kind")

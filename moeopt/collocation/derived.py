@@ -32,7 +32,7 @@ def gpus(cluster: Cluster | Described | None, nodes: Any, gpus: Any, check: Viol
     if cluster is not None and (nodes is not None or gpus is not None):
         check.add(
             "cluster",
-            getattr(cluster, "name", repr(cluster)[:80]),
+            getattr(cluster, "name", cluster),
             rule="says nodes and gpus itself",
             fix="Leave them out",
         )
@@ -44,7 +44,7 @@ def gpus(cluster: Cluster | Described | None, nodes: Any, gpus: Any, check: Viol
         rule, fix = "must be a Cluster", "Build it: cluster.reference('4x8-h100') or cluster.read_topology(FILE)"
         if hasattr(cluster, "form"):
             rule, fix = f"({cluster.form}) says no GPUs", "Give read_topology the machine, as machine='h100'"
-        check.add("cluster", repr(cluster)[:80], rule=rule, fix=fix)
+        check.refuse("cluster", cluster, rule=rule, fix=fix)
         check.raise_if_any()
     if nodes is None and gpus is None:
         check.add("cluster", None, rule="a cluster, or nodes and gpus, is needed", fix="Give nodes=4, gpus=32")

@@ -69,7 +69,7 @@ def read_parquet(path: str, experts: int | None = None) -> Dump:
 def _read(table: Any, experts: int | None, check: Violations) -> Dump:
     names = list(table.schema_arrow.names)
     if len({name.casefold() for name in names}) < len(names):
-        check.add("columns", ", ".join(names)[:80], rule="names stand twice", fix="Rename a column")
+        check.add("columns", ", ".join(names), rule="names stand twice", fix="Rename a column")
         check.raise_if_any()
     index = [name for place, name in enumerate(names) if _INDEX.fullmatch(name) and (place == 0 or name[0] == "_")]
     kept = [name for name in names if name not in index]

@@ -94,7 +94,7 @@ def _columns(
             aside.append(name)
     if "layer" not in roles:
         rule = f"a trace needs a column {' or '.join(LAYER)}"
-        check.add("columns", ", ".join(names)[:80], rule=rule, fix="Give the layer of every row")
+        check.add("columns", ", ".join(names), rule=rule, fix="Give the layer of every row")
     check.raise_if_any()
     if aside:
         notes.append(f"{'column' if len(aside) == 1 else 'columns'} {', '.join(aside)} left aside")

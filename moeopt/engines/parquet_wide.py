@@ -29,7 +29,7 @@ def read_wide(table: Any, names: Sequence[str], index: Sequence[str], check: Vio
     columns = [name for name in names if name not in said]
     if not columns:
         fix = "Write layer, expert, count"
-        check.add("columns", ", ".join(names)[:80] or "none", rule="has no column of an expert", fix=fix)
+        check.add("columns", ", ".join(names) or "none", rule="has no column of an expert", fix=fix)
     check.raise_if_any()
     with as_columns(check) as inner:
         order = expert_order(columns, inner)

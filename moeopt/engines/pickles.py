@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from moeopt.errors import shortened
+
 
 class Refused(Exception):
     """What a pickle holds that is not read, in words that fit after its name."""
@@ -306,7 +308,7 @@ def _name(module: str, name: str, named: Makers, known: frozenset[str]) -> Name:
     found = Name(module, name)
     if str(found) not in named and str(found) not in known:
         shown = str(found).encode("unicode_escape", "backslashreplace").decode()
-        raise Refused(f"names {shown[:80]}, which is not read")
+        raise Refused(f"names {shortened(shown)}, which is not read")
     return found
 
 

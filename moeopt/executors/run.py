@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from moeopt.errors import InstanceError, Violation
+from moeopt.errors import InstanceError, Violation, shortened
 from moeopt.executors.spoken import Given, made_of
 
 TaskT = TypeVar("TaskT")
@@ -98,7 +98,7 @@ class Pools:
             return pool
         rule = "must make an executor of concurrent.futures"
         fix = 'Write executor="processes:2", or give a function such as ThreadPoolExecutor'
-        raise InstanceError([Violation("executor()", "", repr(pool)[:80], rule, fix)])
+        raise InstanceError([Violation("executor()", "", shortened(repr(pool)), rule, fix)])
 
     def renew(self, error: BrokenExecutor) -> None:
         """A fresh one, if we know how to make it."""

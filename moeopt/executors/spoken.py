@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from moeopt.documents import current_folder
-from moeopt.errors import InstanceError, Violation, Violations, did_you_mean
+from moeopt.errors import InstanceError, Violation, Violations, did_you_mean, shortened
 
 WORKERS_MAX = 4096
 ANSWER_S = 10
@@ -58,7 +58,7 @@ def make_executor(words: str) -> Maker | None:
     """  # noqa: E501
     if not isinstance(words, str):
         rule = "must be words: serial, processes:N, threads:N or dask:ADDRESS"
-        raise InstanceError([Violation("executor", "", repr(words)[:80], rule, 'Write "processes:2"')])
+        raise InstanceError([Violation("executor", "", shortened(repr(words)), rule, 'Write "processes:2"')])
     kind, _, rest = words.partition(":")
     if words == "serial":
         return None
@@ -95,7 +95,7 @@ def made_of(executor: Given) -> Executor | Callable[[], Executor] | None:
         return executor
     rule = "must be an executor of concurrent.futures, a function that makes one, or its words"
     fix = 'Write "processes:2", which is moeopt.executors.make_executor("processes:2")'
-    raise InstanceError([Violation("executor", "", repr(executor)[:80], rule, fix)])
+    raise InstanceError([Violation("executor", "", shortened(repr(executor)), rule, fix)])
 
 
 def _threads(workers: int) -> Executor:

@@ -81,7 +81,7 @@ def check_names(names: Any, max_moves: object, check: Violations) -> list[tuple[
 
     with check.within():
         if not plugins.listed(names, understand, "policies", EXAMPLE):
-            check.add("policies", repr(names)[:80], rule="must be at least one", fix=f"Write {EXAMPLE}")
+            check.refuse("policies", names, rule="must be at least one", fix=f"Write {EXAMPLE}")
     return found
 
 

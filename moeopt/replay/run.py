@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from moeopt import kinds
-from moeopt.errors import InstanceError, Violation, Violations
+from moeopt.errors import InstanceError, Violation, Violations, shortened
 from moeopt.executors.run import Pools
 from moeopt.executors.spoken import Given, made_of
 from moeopt.limits import Limits
@@ -164,7 +164,7 @@ def _check(
     check = Violations()
     if not isinstance(history, PlacementInstance):
         fix = "Build one with (W, L, E) loads"
-        raise InstanceError([Violation("history", "", repr(history)[:80], "must be a PlacementInstance", fix)])
+        raise InstanceError([Violation("history", "", shortened(repr(history)), "must be a PlacementInstance", fix)])
     if history.window_loads is None:
         rule = "must have windows, in the order of time"
         check.add("history", "1 window", rule=rule, fix="Give (W, L, E) loads")
