@@ -62,6 +62,6 @@ def test_a_long_context_has_a_plan_with_a_tenth_of_its_ttft() -> None:
     one = MeshInstance((demand,), (GpuType.of("H100", stock=16),), "goodput", ("prefill", "decode"), most_pp=4)
     notes = said(one)
     assert len(notes) == 2 and "with a TTFT of at most" in notes[1] and "requests/s instead of" in notes[1]
-    again = replace(one)
-    short = mesh.solve(again, limits=Limits(time_s=0.2))
-    assert not any("instead of" in note for note in short.notes)
+    for time_s in (0.02, 0.2):  # nothing is claimed by what was cut off; a quick machine has done all of it
+        short = mesh.solve(replace(one), limits=Limits(time_s=time_s))
+        assert [note for note in short.notes if "instead of" in note] in ([], [notes[1]])
