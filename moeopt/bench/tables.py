@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,8 @@ class Pivot:
         standard deviation (None below two).
     missing
         Cells without the metric: what does not apply, does not fit or has no plan.
+    reasons
+        Why cells have no result at all, each with how many, the most frequent first.
     """
 
     metric: str
@@ -51,6 +54,7 @@ class Pivot:
     counts: tuple[tuple[int, ...], ...]
     spreads: tuple[tuple[float | None, ...], ...]
     missing: int
+    reasons: tuple[tuple[str, int], ...] = ()
 
     @property
     def said(self) -> str:
@@ -149,6 +153,7 @@ def pivot(documents: Iterable[Mapping[str, Any]], axes: Sequence[str], metric: s
         tuple(tuple(len(cell) for cell in row) for row in table),
         tuple(tuple(statistics.stdev(cell) if len(cell) > 1 else None for cell in row) for row in table),
         missing,
+        tuple(Counter(str(one["reason"]) for one in documents if one.get("reason")).most_common()),
     )  # fmt: skip
 
 

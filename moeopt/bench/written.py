@@ -116,7 +116,7 @@ def as_tex(pivot: Pivot) -> str:
     said = (
         f"{pivot.said[0].upper()}{pivot.said[1:]}: mean{' ± standard deviation' if spread else ''} over all other axes"
     )
-    best = _best(pivot)
+    least = best(pivot)
     places = decimals(pivot)
     lines = [r"% \usepackage{booktabs}", r"\begin{table}", r"\centering"]
     caption = plain(said + missing(pivot)).replace("±", r"$\pm$")
@@ -131,7 +131,7 @@ def as_tex(pivot: Pivot) -> str:
             if mean is None:
                 shown.append("--")
                 continue
-            text = f"\\mathbf{{{text}}}" if (at, over) in best else text
+            text = f"\\mathbf{{{text}}}" if (at, over) in least else text
             if deviation is not None:
                 text += f" \\pm {number(pivot, deviation, places).replace(',', '{,}')}"
             elif spread:
@@ -147,7 +147,7 @@ def missing(pivot: Pivot) -> str:
     return f"; {pivot.missing} cells have none" if pivot.missing else ""
 
 
-def _best(pivot: Pivot) -> set[tuple[int, int]]:
+def best(pivot: Pivot) -> set[tuple[int, int]]:
     """Places of the least number of each setting, where policies are an axis; equal ones all."""
     table = [
         [(mean, at, over) for over, mean in enumerate(row) if mean is not None] for at, row in enumerate(pivot.means)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from moeopt.cli.ask import ask
+from moeopt.cli.header import header
 from moeopt.cli.options import OUTPUT, Json, Showing
 from moeopt.cli.say import Say, complain, count, few
 from moeopt.cli.spread import Spread
@@ -16,6 +16,7 @@ from moeopt.cli.verb import BAD_USAGE, DONE, NO_PLAN, verb
 
 if TYPE_CHECKING:
     from moeopt.bench import Grid, Pivot
+    from moeopt.bench.run import Ran
 
 EXAMPLE = """Example:
 
@@ -23,12 +24,10 @@ moeopt bench grid.yaml -o results
 
 moeopt bench grid.yaml -o results --resume --executor processes:2
 
-moeopt bench grid.yaml -o results --resume --pivot policy,loads --metric gap --table gaps.tex
+moeopt bench grid.yaml -o results --resume --pivot policy,loads --metric gap --table gaps.html,gaps.tex
 
 A grid: policies: [eplb, lpt, search], shapes: {g8: {gpus: 8, slots: 72}}, seeds: [0, 1, 2],
 loads: {z: {generator: zipf, alpha: 1.0, layers: 4, experts: 64, top_k: 6}}"""
-
-TABLES = (".md", ".csv", ".tex", ".json")
 
 
 @verb
@@ -63,7 +62,10 @@ def bench(
     table: Annotated[
         str | None,
         typer.Option(
-            "--table", metavar="FILE", help="Write the table: .md, .csv, .tex or .json.", rich_help_panel=OUTPUT
+            "--table",
+            metavar="FILE[,FILE]",
+            help="Write the table: .html, .md, .csv, .tex, .json, .svg or .png.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     force: Annotated[
@@ -82,10 +84,12 @@ def bench(
     from moeopt.bench import pivot, read_grid, run_grid
     from moeopt.bench.tables import axes_of
     from moeopt.cli.solving import find_plugins, guarded_output
-    from moeopt.cli.target import check_target, refuse_stdout
+    from moeopt.cli.target import check_target, refuse_stdout, targets
     from moeopt.errors import Violations
+    from moeopt.report.grid_file import FORMATS
 
     check, read, made = Violations(), None, None
+    tables = targets(table, tuple(FORMATS))
     axes = axes_of(by)
     with check.within():
         read = read_grid(grid)
@@ -93,10 +97,10 @@ def bench(
         made = spread.made()
     with check.within():
         pivot([], axes, metric)
-    if table is not None:
+    for file in tables:
         with check.within():
-            refuse_stdout(table, "Use --json, or give a file such as table.md", "--table")
-            check_target(table, TABLES, force, what="a table", option="--table")
+            refuse_stdout(file, "Use --json, or give a file such as table.md", "--table")
+            check_target(file, tuple(FORMATS), force, what="a table", option="--table")
     if not folder:
         check.add("--output", "missing", rule="is needed: results go there", fix="Use -o results")
     check.raise_if_any()
@@ -119,10 +123,10 @@ def bench(
         raise
     documents = [results[index] for index in sorted(results)]
     found = pivot(documents, axes, metric)
-    _show(read, found, documents, output.json, say, ran.ran, ran.kept)
-    if table is not None:
-        _write(found, table, force)
-        say.note(f"table: {table}")
+    _show(read, found, output.json, say, ran)
+    if tables:
+        _write(found, tables, Path(grid).stem, force)
+        say.note(f"table: {', '.join(tables)}")
     for cell, reason in ran.lost:
         complain(f"{cell.label}: ended its worker, and has no result ({reason})")
     if ran.lost:
@@ -143,25 +147,22 @@ def _told(listener: Any) -> Any:
     return None if listener is None else lambda done, total: listener(Progress(done, total))
 
 
-def _show(read: Grid, found: Pivot, documents: list[dict[str, Any]], json: bool, say: Say, ran: int, kept: int) -> None:
+def _show(read: Grid, found: Pivot, json: bool, say: Say, ran: Ran) -> None:
     from moeopt.bench.written import heading
 
-    reasons = Counter(str(one["reason"]) for one in documents if not one["status"])
     if json:
-        known = {"schema": "moeopt/bench/1", "cells": len(read), "ran": ran, "kept": kept}
-        say.document({**known, "without_result": dict(reasons), "pivot": found.to_dict()})
+        known = {"schema": "moeopt/bench/1", "cells": len(read), "ran": ran.ran, "kept": ran.kept}
+        say.document({**known, "without_result": dict(found.reasons), "pivot": found.to_dict()})
     elif not say.quiet:
         say.line(heading(found))
         say.line(found.as_text())
-    say.note(f"{count(ran, 'cell')} run, {kept:,} kept, of {len(read):,}")
-    for line in few([f"{count(times, 'cell')}: {reason}" for reason, times in reasons.most_common()], say.verbose):
+    say.note(f"{count(ran.ran, 'cell')} run, {ran.kept:,} kept, of {len(read):,}")
+    for line in few([f"{count(times, 'cell')}: {reason}" for reason, times in found.reasons], say.verbose):
         say.note(line)
 
 
-def _write(found: Pivot, table: str, force: bool) -> None:
-    from moeopt.documents import to_json, write_file
+def _write(found: Pivot, tables: list[str], name: str, force: bool) -> None:
+    from moeopt.report.grid_file import write_pivot
 
-    made = {".md": found.as_markdown, ".csv": found.as_csv, ".tex": found.as_tex}
-    ending = Path(table).suffix.lower()
-    text = made[ending]() if ending in made else to_json(found.to_dict()) + "\n"
-    write_file(table, text, force=force)
+    for file in tables:
+        write_pivot(file, found, header(None), name=name, force=force)

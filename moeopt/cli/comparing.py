@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from moeopt.cli.compare_gate import code
 from moeopt.cli.compare_room import Answer, Asked, Room
+from moeopt.cli.header import header
 from moeopt.cli.options import Output
 from moeopt.cli.say import Say
 from moeopt.cli.target import check_target, refuse_stdout, targets
-from moeopt.cli.verb import COMMAND
 
 
 def run(parts: Sequence[tuple[Room, Asked]], output: Output, say: Say) -> int:
@@ -75,9 +74,9 @@ def _scored(parts: Sequence[tuple[Room, Asked]]) -> list[str]:
 
 
 def _report(output: Output, answers: Sequence[Answer], seed: int, notes: Sequence[str]) -> None:
-    from moeopt.report import Block, Header, write_report
+    from moeopt.report import Block, write_report
 
-    header = Header(command=shlex.join(["moeopt", *COMMAND.get()]), seed=seed, notes=tuple(notes))
+    made = header(seed, notes)
     blocks = [Block(answer.instance, answer.comparison) for answer in answers]
     for path in reports_of(output):
-        write_report(path, blocks, header, force=output.force)
+        write_report(path, blocks, made, force=output.force)

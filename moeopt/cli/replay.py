@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from moeopt.cli.ask import ask
+from moeopt.cli.header import header
 from moeopt.cli.options import Output, Shape, Solving
 from moeopt.cli.replay_options import Playing, Pricing
 from moeopt.cli.say import Say, complain
 from moeopt.cli.spread import Spread
-from moeopt.cli.verb import BAD_USAGE, COMMAND, DONE, INFEASIBLE, NO_PLAN, verb
+from moeopt.cli.verb import BAD_USAGE, DONE, INFEASIBLE, NO_PLAN, verb
 from moeopt.errors import InstanceError, Violation
 
 if TYPE_CHECKING:
@@ -158,14 +159,10 @@ def _refuse(shape: Shape) -> None:
 
 
 def _write(files: list[str], force: bool, found: Replay) -> None:
-    import shlex
-
-    from moeopt.report import Header
     from moeopt.report.replay_file import write_replay
 
-    header = Header(command=shlex.join(["moeopt", *COMMAND.get()]), seed=found.seed)
     for file in files:
-        write_replay(file, found, header, force=force)
+        write_replay(file, found, header(found.seed), force=force)
 
 
 def _show(found: Replay, say: Say) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moeopt.cli.header import header
 from moeopt.cli.options import Output, Shape, Solving
 from moeopt.cli.say import Say, complain, count
-from moeopt.cli.verb import COMMAND, DONE, INFEASIBLE
+from moeopt.cli.verb import DONE, INFEASIBLE
 from moeopt.errors import InstanceError, Violation, Violations
 
 if TYPE_CHECKING:
@@ -85,7 +86,6 @@ def run(paths: list[str], shape: Shape, curve: Curve, method: str, solving: Solv
     from moeopt.cli.target import STDOUT
     from moeopt.placement.budgets import memory_budget
     from moeopt.placement.curve import feasible_redundant, slots_curve
-    from moeopt.report import Header
     from moeopt.report.curve import write_curve
 
     found = Violations()
@@ -126,10 +126,7 @@ def run(paths: list[str], shape: Shape, curve: Curve, method: str, solving: Solv
     for note in (*said, *instance.notes, *made.notes):
         say.note(note)
     if output.output is not None and output.output != STDOUT:
-        import shlex
-
-        header = Header(command=shlex.join(["moeopt", *COMMAND.get()]), seed=solving.seed, notes=tuple(said))
-        write_curve(output.output, made, header, force=output.force)
+        write_curve(output.output, made, header(solving.seed, said), force=output.force)
         say.note(f"curve: {output.output}")
     if plan is not None:
         say.note(plan.note)

@@ -99,7 +99,7 @@ def _facts(facts: Sequence[tuple[str, str]], marked: str) -> str:
 
 
 def _table(sheet: Sheet, columns: str) -> str:
-    first = ['<th scope="col" rowspan="2" data-column="0">Method</th>']
+    first = [f'<th scope="col" rowspan="2" data-column="0">{escape(sheet.first)}</th>']
     second, column = [], 0
     for group, members in groupby(sheet.heads, key=lambda head: head.group):
         heads = [head.head for head in members]
@@ -122,12 +122,12 @@ def _table(sheet: Sheet, columns: str) -> str:
         if not line.cells:
             cells = f'<td class="why" colspan="{len(sheet.heads)}">{escape(line.remark)}</td>'
         body.append(f'<tr class="{line.kind}"><th scope="row">{shown}</th>{cells}</tr>')
-    label = f"Methods compared on {sheet.name}"
+    label = sheet.caption or f"Methods compared on {sheet.name}, all judged by one referee"
     return "\n".join(
         [
             f'<div class="scroll" role="region" tabindex="0" aria-label="Table: {escape(label)}">',
             f'<table aria-describedby="{columns}">',
-            f"<caption><span>{escape(label)}, all judged by one referee.</span></caption>",
+            f"<caption><span>{escape(label)}.</span></caption>",
             f"<thead>\n<tr>{''.join(first)}</tr>\n<tr>{''.join(second)}</tr>\n</thead>",
             "<tbody>",
             *body,

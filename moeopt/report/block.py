@@ -64,7 +64,7 @@ class Header:
     command
         What to type to make it again; empty where it was not made by a command.
     seed
-        The seed of every method.
+        The seed of every method; None where there are several.
     versions
         Packages that had a hand in it; by default moeopt, Python and numpy.
     created
@@ -74,7 +74,7 @@ class Header:
     """
 
     command: str = ""
-    seed: int = 0
+    seed: int | None = 0
     versions: Mapping[str, str] = field(default_factory=lambda: current_versions("numpy"))
     created: str | None = None
     notes: tuple[str, ...] = ()

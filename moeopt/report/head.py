@@ -62,7 +62,7 @@ def all_versions(sheets: Sequence[Sheet], header: Header) -> dict[str, str]:
 def header_facts(sheets: Sequence[Sheet], header: Header) -> list[tuple[str, str]]:
     """Command, seed, versions and, where it was given, the time, label and text."""
     versions = ", ".join(f"{name} {version}" for name, version in all_versions(sheets, header).items())
-    found = [("Seed", str(header.seed)), ("Versions", versions)]
+    found = [("Versions", versions)] if header.seed is None else [("Seed", str(header.seed)), ("Versions", versions)]
     if header.command:
         found.insert(0, ("Command", header.command))
     found += [("Note", note) for note in header.notes]

@@ -60,6 +60,8 @@ class Sheet:
         Each with the methods it is of; none: of all.
     footnotes, closing
         What the columns mean, and a sentence below.
+    first, caption
+        Head of the column of names, and what stands above the table.
     figures
         Draws the plots; ids of their parts begin with what it is given.
     spark_said, spark_low, spark
@@ -82,6 +84,8 @@ class Sheet:
     notes: Sequence[tuple[str, list[str]]]
     footnotes: Sequence[tuple[str, str]]
     closing: str = ""
+    first: str = "Method"
+    caption: str = ""
     figures: Callable[[str], list[Plot]]
     spark_said: str = ""
     spark_low: float = 0.0

@@ -44,7 +44,7 @@ def test_resume_keeps_and_the_table_is_written_in_every_format(moeopt: Moeopt, g
     assert moeopt("bench", grid, "-o", out, "-q").out == ""
     refused = moeopt("bench", grid, "-o", out)
     assert refused.code == 2 and "holds 12 results already. Add --resume" in refused.err
-    for ending in ("md", "csv", "tex", "json"):
+    for ending in ("md", "csv", "tex", "json", "html", "svg", "png"):
         table = tmp_path / f"table.{ending}"
         given = ("bench", grid, "-o", out, "--resume", "--pivot", "loads,policy", "--metric", "gap", "--table", table)
         run = moeopt(*given, "--json")
@@ -69,7 +69,7 @@ def test_all_that_is_wrong_is_said_before_anything_runs(moeopt: Moeopt, grid: Pa
         "Did you mean processes:2?",
         "is no axis of a grid",
         "is no metric of a cell",
-        "a table is written as .md, .csv, .tex or .json",
+        "a table is written as .html, .md, .csv, .tex, .json, .svg or .png",
         "results go there",
     ]
     assert [one for one in faults if one not in run.err] == []

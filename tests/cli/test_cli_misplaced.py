@@ -100,8 +100,8 @@ def test_the_table_of_a_grid_is_called_by_its_option_and_its_axes_as_the_grid_ca
     loads = {"steep": {"generator": "zipf", "layers": 1, "experts": 4, "top_k": 1, "tokens": 100}}
     known = {"policies": ["lpt"], "shapes": {"two": {"gpus": 2, "slots": 4}}, "loads": loads, "seeds": [0]}
     grid.write_text(json.dumps(known))
-    run = moeopt("bench", grid, "-o", tmp_path / "out", "--table", "rt.html")
-    assert run.code == 2 and "error: --table = rt.html: ends in .html" in run.err
+    run = moeopt("bench", grid, "-o", tmp_path / "out", "--table", "rt.pdf")
+    assert run.code == 2 and "error: --table = rt.pdf: ends in .pdf" in run.err
     assert "error: --table = -: cannot be" in moeopt("bench", grid, "-o", tmp_path / "out", "--table", "-").err
     run = moeopt("bench", grid, "-o", tmp_path / "out", "--pivot", "policies,seeds", "--json")
     same = moeopt("bench", grid, "-o", tmp_path / "out", "--resume", "--pivot", "policy,seed", "--json")

@@ -215,14 +215,15 @@ def test_values_are_written_by_public_names():
 GRID = "policies: [contiguous, lpt]\nshapes: {g: {gpus: 2, slots: 8}, h: {gpus: 4, slots: 8}}\nseeds: [0, 1]\n"
 
 
-@pytest.mark.parametrize("ending", ["tex", "csv", "md", "json"])
+@pytest.mark.parametrize("ending", ["tex", "csv", "md", "json", "svg", "html"])
 def test_shown_python_of_a_grid_writes_the_same_table(moeopt, folder, ending):
     Path("grid.yaml").write_text(GRID + "loads: {z: {generator: zipf, layers: 2, experts: 8, top_k: 2}}\n")
     words = ("bench", "grid.yaml", "--metric", "gap", "--pivot", "shape,policy")
     run = moeopt(*words, "-o", "one", "--table", f"shown.{ending}", "--show-python")
     shown(run)
     assert moeopt(*words, "-o", "two", "--table", f"command.{ending}").code == 0
-    assert Path(f"shown.{ending}").read_bytes() == Path(f"command.{ending}").read_bytes()
+    as_command = Path(f"shown.{ending}").read_text().replace("-o one", "-o two").replace("shown.", "command.")
+    assert as_command == Path(f"command.{ending}").read_text()
     shown(moeopt(*words, "-o", "two", "--resume", "--table", f"shown.{ending}", "--force", "--show-python"))
 
 

@@ -194,7 +194,7 @@ def _written(renderer: Renderer, answer: str, given: Mapping[str, Any], command:
         axes = axes_of(str(given["by"]))
         cells = f"read_cells(Path({quoted(given['folder'])}), grid.cells())"
         lines = [f"table = pivot({cells}, {renderer.value(axes)}, {quoted(given['metric'])})", "print(table.as_text())"]
-        return lines if given.get("table") is None else [*lines, _pivoted(renderer, str(given["table"]), given)]
+        return lines if given.get("table") is None else [*lines, *_pivoted(renderer, given, command)]
     if answer == "table":
         return [_loads(renderer, str(given["output"]), given)]
     files = [one for one in str(given.get("output") or "-").split(",") if one != "-"]
@@ -219,16 +219,16 @@ def _written(renderer: Renderer, answer: str, given: Mapping[str, Any], command:
     return lines or [f"print({answer})" if answer == "comparison" else f"print({answer}.to_json())"]
 
 
-def _pivoted(renderer: Renderer, file: str, given: Mapping[str, Any]) -> str:
-    """The table of a grid as a file."""
-    renderer.imports.add("from moeopt.documents import write_file")
-    made = {".md": "table.as_markdown()", ".csv": "table.as_csv()", ".tex": "table.as_tex()"}.get(
-        Path(file).suffix.lower()
-    )
-    if made is None:
-        renderer.imports.add("from moeopt.documents import to_json")
-        made = 'to_json(table.to_dict()) + "\\n"'
-    return f"write_file({quoted(file)}, {made}{', force=True' if given.get('force') else ''})"
+def _pivoted(renderer: Renderer, given: Mapping[str, Any], command: tuple[str, ...]) -> list[str]:
+    """The table of a grid as files."""
+    from moeopt.cli.target import targets
+    from moeopt.report.grid_file import FORMATS
+
+    renderer.imports.update(("from moeopt.report import Header", "from moeopt.report.grid_file import write_pivot"))
+    header = f"Header({quoted(shlex.join(_unshown(command)))}, seed=None)"
+    rest = f"name={quoted(Path(given['grid']).stem)}" + (", force=True" if given.get("force") else "")
+    files = targets(given["table"], tuple(FORMATS))
+    return [f"write_pivot({quoted(file)}, table, {header}, {rest})" for file in files]
 
 
 def _loads(renderer: Renderer, file: str, given: Mapping[str, Any]) -> str:
