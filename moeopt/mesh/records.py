@@ -17,9 +17,15 @@ T = TypeVar("T")
 
 
 @cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Types of a dataclass's fields: they are found by compiling text, and asked for with every record."""
+    return get_type_hints(kind)
+
+
+@cache
 def model_of(kind: type, title: str = "") -> type[BaseModel]:
     """The pydantic model of a dataclass: the same fields, strict, nothing else."""
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     made: dict[str, Any] = {}
     for field in fields_of(kind):
         made[field.name] = (_documented(hints[field.name]), _default(field))
@@ -54,8 +60,8 @@ def _documented(hint: Any) -> Any:
 
 def from_record(kind: type[T], parsed: BaseModel) -> T:
     """The dataclass of a validated document; raises what its own checks raise."""
-    hints = get_type_hints(kind)
     known: type = kind
+    hints = _hints(known)
     values = {field.name: _built(hints[field.name], getattr(parsed, field.name)) for field in fields_of(known)}
     return kind(**values)
 
