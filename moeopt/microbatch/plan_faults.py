@@ -120,9 +120,8 @@ def _rows(
             fresh = sweep.row(instance, candidate, how)
             if row["order"] == "own":
                 mine = plan.sequences if candidate == Candidate(plan.m, plan.batch) else None
-                listed = MicrobatchPlan(candidate.m, candidate.batch, row["sequences"] or mine)
-                done, ticks = verify.schedule(instance, listed)
-                sequences = tuple(map(tuple, listed.sequences or ())) or None
+                sequences = tuple(map(tuple, row["sequences"] or mine or ())) or None
+                done, ticks = verify.schedule(instance, MicrobatchPlan(candidate.m, candidate.batch, sequences))
                 fresh = sweep.ordered(instance, fresh, Fraction(done.makespan) / ticks, sequences)
                 if fresh.sequences is None:
                     faults.append(f"{where}.order = own: first come, first served is as fast")
