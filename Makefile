@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-inp
 LOADS := instances/published/deepseek_v2_lite_law.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reports test coverage cases package bench mutants fuzz reference lint clean
+.PHONY: help demo reports test coverage cases package bench mutants fuzz reference lint compiled clean
 
 help:
 	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
@@ -71,8 +71,12 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy moeopt
 
-test: lint
+# Compiled kernels are kept: what the tests load takes a minute to make, beside which mypy reads the code.
+compiled: $(VENV)/test.stamp
 	@$(BIN)/moeopt warmup --quiet
+
+test: $(VENV)/test.stamp
+	@$(MAKE) --no-print-directory --jobs=2 lint compiled
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # Compiled code is not seen: tests of kernels, and of what calls them most, are run interpreted besides.
