@@ -13,7 +13,7 @@ from moeopt.cli.options import Shape
 from moeopt.cli.piped import file_of
 from moeopt.cli.running import gpus_of_nodes, read_current
 from moeopt.cli.say import Say, ranges
-from moeopt.cli.shape_of_plan import inherited
+from moeopt.cli.shape_of_plan import dropped_rules, inherited
 from moeopt.documents import read_bytes, read_json
 from moeopt.errors import InstanceError, Violation, Violations
 
@@ -193,7 +193,7 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
             shape, taken = inherited(shape, running.shape, "the running plan")
     arguments = shape.instance_fields(check)
     if running is not None:
-        for note in (*running.notes, *taken):
+        for note in (*running.notes, *taken, *dropped_rules(running.rules, arguments)):
             say.note(note)
         rows = [layers.index(layer) for layer in running.layers]
         loads, layers = loads[..., rows, :], list(running.layers)

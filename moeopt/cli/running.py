@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +33,15 @@ class Running:
         Ids of the layers of the instance: those of the loads, but for dense ones that are idle and have no row.
     notes
         What was taken to be so.
+    rules
+        Of the question that the plan answered, those that this one may want to ask again.
     """
 
     fields: dict[str, Any]
     shape: dict[str, Any]
     layers: tuple[int, ...]
     notes: tuple[str, ...] = ()
+    rules: dict[str, Any] = field(default_factory=dict)
 
 
 def read_current(
@@ -72,6 +75,7 @@ def read_current(
 
 def _read(path: str, file: str, layers: Sequence[int], facts: LayerFacts | None, idle: Sequence[int]) -> Running:
     from moeopt.placement.plan_document import SCHEMA, as_plan, read_result
+    from moeopt.placement.plan_shape import plan_rules
     from moeopt.workload.readers import split_key
 
     found_map = _map(file)
@@ -102,7 +106,7 @@ def _read(path: str, file: str, layers: Sequence[int], facts: LayerFacts | None,
         ) from error
     assert found.solution is not None
     fields = {"current": plan.slot_expert, "current_gpu": found.solution.gpu_of_slot}
-    return Running(fields, shape_in(found, path), tuple(kept), tuple(notes))
+    return Running(fields, shape_in(found, path), tuple(kept), tuple(notes), plan_rules(found))
 
 
 def _map(file: str) -> ExpertMap | None:

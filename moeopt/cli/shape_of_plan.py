@@ -49,6 +49,36 @@ def inherited(shape: Shape, known: Mapping[str, Any], whose: str) -> tuple[Shape
     return replace(shape, **{name: _typed(name, value, shape) for name, value in left.items()}), tuple(notes)
 
 
+SAID = {
+    "split": "split {}",
+    "fill": "fill {}",
+    "distinct": "doubles allowed",
+    "uneven_slots": "uneven slots",
+    "floor_tokens": "a floor of {} tokens",
+    "floor_rule": "floor rule {}",
+    "min_replicas": "replicas of an expert, at least {}",
+    "survive_nodes": "survives {} nodes",
+    "c_slot": "a price of a slot",
+    "c_tok": "a price of a token",
+    "shared": "shared experts {}",
+}
+
+
+def dropped_rules(rules: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """A note of the rules that a running plan was made under and nobody asks for now.
+
+    >>> dropped_rules({"split": "random", "pin": [(0, 1)], "fill": "at_most"}, {"fill": "all"})
+    ['the running plan was made under rules that are not asked for now: split random, 1 pin']
+    """
+    left = {name: value for name, value in rules.items() if name not in asked}
+    words = [
+        count(len(value), {"pin": "pin", "forbid": "ban"}[name]) if name in ("pin", "forbid") else
+        SAID[name].format("as many as then" if isinstance(value, list) else value)
+        for name, value in left.items()
+    ]  # fmt: skip
+    return [f"the running plan was made under rules that are not asked for now: {', '.join(words)}"] if words else []
+
+
 def words_of(left: Mapping[str, Any]) -> list[str]:
     """What is taken, in words.
 

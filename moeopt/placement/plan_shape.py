@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from moeopt.placement.document import InstanceDocument
 from moeopt.placement.load_plan import instance_of
 from moeopt.placement.plan_document import ResultDocument
 
 SHAPE = ("gpus", "slots", "nodes", "groups", "group_rule", "speed", "expert_bytes", "memory_bytes", "lost")
 """Arguments of an instance that say what is placed on what; all other rules are those of a question."""
+RULES = (
+    *("split", "fill", "distinct", "uneven_slots", "floor_tokens", "floor_rule", "pin", "forbid", "min_replicas"),
+    *("survive_nodes", "c_slot", "c_tok", "shared"),
+)
+"""Rules of a question that the next one about the same GPUs may well ask again."""
 
 
 def plan_shape(document: ResultDocument) -> dict[str, Any]:
@@ -42,6 +48,13 @@ def plan_shape(document: ResultDocument) -> dict[str, Any]:
     }
     usual = {"nodes": 1, "group_rule": "auto", "lost": []}
     return {name: value for name, value in found.items() if value is not None and value != usual.get(name)}
+
+
+def plan_rules(document: ResultDocument) -> dict[str, Any]:
+    """What the question of this plan had of `RULES`, as arguments of `PlacementInstance`."""
+    asked = document.instance.document.model_dump()
+    usual = {name: InstanceDocument.model_fields[name].get_default(call_default_factory=True) for name in RULES}
+    return {name: asked[name] for name in RULES if name in asked and asked[name] != usual[name]}
 
 
 def _dealt(ids: Sequence[int]) -> int | list[int]:

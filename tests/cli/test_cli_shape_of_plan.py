@@ -139,3 +139,23 @@ def test_the_same_as_python(moeopt, folder):
     plan = planned(moeopt, folder, "--gpus", 4, "--slots", 12, "--nodes", 2)
     run = again(moeopt, folder, "--current", plan, "--show-python")
     assert "gpus=4,\n    slots=12,\n    nodes=2,\n" in run.out
+
+
+def test_rules_of_the_running_plan_that_are_not_asked_for_again_are_named(moeopt, folder):
+    file = planned(moeopt, folder, "--gpus", 4, "--slots", 12, "--split", "random", "--floor-tokens", 2)
+    said = "the running plan was made under rules that are not asked for now: "
+    assert f"{said}split random, a floor of 2.0 tokens\n" in again(moeopt, folder, "--current", file).err
+    run = again(moeopt, folder, "--current", file, "--split", "random")
+    assert run.code == 0 and f"{said}a floor of 2.0 tokens\n" in run.err
+    assert said not in again(moeopt, folder, "--current", file, "--split", "even", "--floor-tokens", 0).err
+    bare = planned(moeopt, folder, "--gpus", 4, "--slots", 12)
+    assert said not in again(moeopt, folder, "--current", bare).err
+
+
+def test_pins_of_the_running_plan_are_counted(moeopt, folder):
+    document = json.loads(planned(moeopt, folder, "--gpus", 4, "--slots", 12, "-q").read_text())
+    document["instance"]["document"]["pin"] = [[0, 1], [2, 3]]
+    document["instance"]["document"]["min_replicas"] = [2] + [1] * 7
+    (folder / "pinned.json").write_text(json.dumps(document))
+    run = again(moeopt, folder, "--current", folder / "pinned.json")
+    assert "2 pins, replicas of an expert, at least as many as then" in run.err
