@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from moeopt.microbatch import PATTERNS, MicrobatchInstance, bounds
-from moeopt.microbatch.cycle_ratio import _closed, cycle_ratio, largest_ratio, time_by_cycle
+from moeopt.microbatch.cycle_ratio import CycleRatio, _closed, cycle_ratio, largest_ratio, time_by_cycle
 from moeopt.microbatch.graph import Stage, StageGraph, flow
 
 TIMES = st.one_of(st.integers(0, 9), st.sampled_from([Fraction(1, 3), Fraction(5, 7), Fraction(1, 2), 0.25]))
@@ -74,7 +75,13 @@ def by_definition(graph: StageGraph) -> dict[tuple[str, str], Fraction]:
     return found
 
 
+THREE = flow([Stage("s0", "a"), Stage("s1", "b"), Stage("s2", "c")], [[1, 2], [1, 1], [1, 2]])
+"""A way in and a way out of each resource in the middle, for micro-batches that differ."""
+
+
 @settings(max_examples=60)
+@example(StageGraph(THREE, 2, ((2, 1, 1), (1, 1, 3))))
+@example(StageGraph(THREE, 3, ((3, 1, 2), (1, 1, 1), (1, 2, 4))))
 @given(graphs())
 def test_arguments_are_what_the_page_defines(graph: StageGraph) -> None:
     found = {(one.kind, one.where): one.seconds for one in bounds.arguments(graph)}
@@ -188,6 +195,17 @@ def test_the_wrap_into_the_next_lap_is_part_of_a_cycle() -> None:
     """One on the GPU, both over the link, the other on the GPU again: 4 + 5 + 5 + 4, more than any load."""
     stages = [Stage("x", "gpu"), Stage("y", "link"), Stage("z", "gpu")]
     assert cycle_ratio(flow(stages, [[4, 4], [5, 5], [4, 4]])).value == 18
+
+
+def test_without_a_cycle_the_cycle_time_is_nothing() -> None:
+    lap = flow([Stage("x", "gpu"), Stage("y", "link")], [[4, 4], [5, 5]])
+    loose = replace(lap, edges=tuple(edge for edge in lap.edges if edge[2] == 0))
+    assert cycle_ratio(loose, ordered=False) == CycleRatio(Fraction(0), ())
+
+
+def test_one_micro_batch_is_a_chain() -> None:
+    instance = MicrobatchInstance({"attention": 10, "dispatch": 4, "experts": 10}, layers=4, m=[1, 2])
+    assert [bounds.bound(instance, one).kind for one in instance.candidates] == ["chain", "first-visits"]
 
 
 def test_alike_micro_batches_need_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,10 @@ KNOWN: dict[tuple[str, str, str], str] = {
     ): "of one layer, as a blend and an envelope have, it is the last too",
     ("window_bounds.py", "bounds.tighten(blended", "0 is -1"): "a blend has one layer, the last as well as the first",
     ("bounds.py", "[:2]", "2 is 3"): "the third of the least heads is never looked at",
+    ("bounds.py", "before = 0", "0 is -1"): "heads and ends are shifted alike, and only their difference is used",
+    ("bounds.py", "before = 0", "0 is 1"): "heads and ends are shifted alike, and only their difference is used",
+    ("bounds.py", "m = len(first[0])", "0 is -1"): "all rows are of the same length",
+    ("bounds.py", "[[0] * m", "0 is 1"): "written over by every item; where a rest has one item, only that is read",
     ("bounds.py", "[[0] * m", "0 is -1"): "written over by every item; where a rest has one item, only that is read",
     (
         "cycle_ratio.py",
