@@ -47,11 +47,13 @@ def _decimals(hundredths: float) -> int:
 
 
 def tokens(value: float) -> str:
-    """Tokens with thousands set apart.
+    """Tokens with thousands set apart; what no one counts to by a power of ten.
 
-    >>> tokens(1234567.25), tokens(12.3456789)
-    ('1,234,567.2', '12.3457')
+    >>> tokens(1234567.25), tokens(12.3456789), tokens(2.5e307)
+    ('1,234,567.2', '12.3457', '2.50000e+307')
     """
+    if abs(value) >= 1e15:
+        return f"{value:.5e}"
     return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.6g}"
 
 

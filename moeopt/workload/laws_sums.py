@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from moeopt.percent import tokens as amount
 from moeopt.workload.evidence import MATTERS, NOTE, Evidence, Finding, some
 from moeopt.workload.laws_numbers import float_counters, int32_wrap
 
@@ -37,7 +38,7 @@ def more_than_every_token(seen: Evidence) -> Iterator[Finding]:
             MATTERS,
             f"expert {int(seen.loads[row].argmax())} of layer {seen.layers[row]} has "
             f"{float(seen.loads[row].max()):,.0f} selections, but with "
-            f"top_k = {seen.top_k} the layer saw only {tokens[row]:,.0f} tokens "
+            f"top_k = {seen.top_k} the layer saw only {amount(tokens[row]).removesuffix('.0')} tokens "
             f"({len(bad)} of {len(seen.layers)} layers): check top_k, or selections were dropped or counted twice",
         )
 
@@ -65,7 +66,7 @@ def unequal_layer_sums(seen: Evidence) -> Iterator[Finding]:
         seen.severity(seen.recorded),
         f"{some([seen.layers[rows[i]] for i in off.tolist()])} "
         f"{'has a sum' if len(off) == 1 else 'have sums'} unlike the others: layer {seen.layers[rows[worst]]} has "
-        f"{sums[worst] / middle:.3g} times the median of {middle:,.0f} selections, and every token selects the same "
+        f"{sums[worst] / middle:.3g} times the median of {amount(middle).removesuffix('.0')} selections, and every token selects the same "
         "number in every layer: was a rank, a layer or a part of the steps lost?",
     )
 

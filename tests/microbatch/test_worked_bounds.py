@@ -141,6 +141,8 @@ def test_largest_ratio_begins_where_it_is_told() -> None:
     kept = largest_ratio(edges, 2, Fraction(8), (9,))
     assert (kept.value, kept.cycle) == (8, (9,))
     assert largest_ratio(edges[2:], 2, Fraction(0), ()).cycle == (1,)
+    assert largest_ratio([(0, 0, 3, 1)], 1, Fraction(5, 2), ()).value == 3
+    assert largest_ratio([(0, 0, 5, 2)], 1, Fraction(7, 3), ()).value == Fraction(5, 2)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -96,6 +96,8 @@ KNOWN: dict[tuple[str, str, str], str] = {
         "value, items = max(",
         "0 is -1",
     ): "from any cycle's ratio on, the largest is reached all the same",
+    ("cycle_ratio.py", "[0] * size", "0 is -1"): "all lengths are shifted alike, and only compared",
+    ("cycle_ratio.py", "[0] * size", "0 is 1"): "all lengths are shifted alike, and only compared",
     ("cycle_ratio.py", "[-1] * size", "1 is 2"): "any number below 0 is no item",
     ("cycle_ratio.py", "tokens < known", "tokens < known[1]: Lt is LtE"): (
         "edges between the same two items have the weight of the first: with as many tokens they are one edge"
