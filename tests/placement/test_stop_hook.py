@@ -29,9 +29,10 @@ def test_a_worker_thread_ends_when_the_event_is_set(method: str) -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    if method == "exact":  # one layer may take it longer than anybody waits
-        threading.Timer(2.0, event.set).start()
+    late = threading.Timer(2.0, event.set)
+    late.start()  # one layer may take longer than anybody waits: proved, or swept by interpreted kernels
     thread.join(60)
+    late.cancel()
     assert not thread.is_alive() and found[0].stop is Stop.INTERRUPTED
     assert placement.faults(instance, found[0].plan) == []
 
