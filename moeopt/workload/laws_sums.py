@@ -66,8 +66,8 @@ def unequal_layer_sums(seen: Evidence) -> Iterator[Finding]:
         seen.severity(seen.recorded),
         f"{some([seen.layers[rows[i]] for i in off.tolist()])} "
         f"{'has a sum' if len(off) == 1 else 'have sums'} unlike the others: layer {seen.layers[rows[worst]]} has "
-        f"{sums[worst] / middle:.3g} times the median of {amount(middle).removesuffix('.0')} selections, and every token selects the same "
-        "number in every layer: was a rank, a layer or a part of the steps lost?",
+        f"{sums[worst] / middle:.3g} times the median of {amount(middle).removesuffix('.0')} selections, and every "
+        "token selects the same number in every layer: was a rank, a layer or a part of the steps lost?",
     )
 
 
