@@ -22,7 +22,7 @@ from tests.mutation.mutate import Mutant
 from tests.mutation.rooms import Part
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 30.0
+LIMIT_S = 10.0
 """What a mutant's tests may take beyond four times what they take on the right code; longer is noticed too."""
 MOST_S = 10.0
 """Seconds of tests, as the right code takes them, that one mutant is given, the cheapest first."""
