@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
-from moeopt.kernels.copies import copy_into
+from moeopt.kernels.common import copy_into, draw
+from moeopt.kernels.units import over, packed, put
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -70,13 +71,6 @@ class State(NamedTuple):
     total: Floats
     height: Floats
     move: Ints
-
-
-@jit
-def draw(rng: Ints, below: int) -> int:
-    """A whole number in 0 .. below - 1; `rng` (1,) goes on."""
-    rng[0] = (rng[0] * 48271) % 2147483647
-    return int(rng[0] % below)
 
 
 @jit
@@ -168,28 +162,6 @@ def shift(net: Net, state: State, e: int, to: int) -> None:
 
 
 @jit
-def packed(net: Net, u: int, items: Floats) -> float:
-    """Load of the busiest GPU of a unit that has experts of these loads: heaviest first to the GPU that has least."""
-    first = net.seat[u]
-    size = net.seat[u + 1] - first
-    order = np.sort(items)
-    filled = np.zeros(size, np.int64)
-    total = np.zeros(size, np.float64)
-    for i in range(order.shape[0] - 1, -1, -1):
-        best = -1
-        for g in range(size):
-            if filled[g] < net.room[first + g] and (
-                best < 0 or total[g] < total[best] or (total[g] == total[best] and filled[g] < filled[best])
-            ):
-                best = g
-        if best < 0:
-            return float(np.inf)
-        filled[best] += 1
-        total[best] += order[i]
-    return float(total.max())
-
-
-@jit
 def height_of(net: Net, unit: Ints, u: int, out: int, into: int) -> float:
     """`packed` of a unit after one expert has left it and another has come; -1 for none."""
     items = np.zeros(unit.shape[0], np.float64)
@@ -198,16 +170,7 @@ def height_of(net: Net, unit: Ints, u: int, out: int, into: int) -> float:
         if (unit[e] == u and e != out) or e == into:
             items[number] = net.load[e]
             number += 1
-    return packed(net, u, items[:number])
-
-
-@jit
-def over(inflow: float, rate: float) -> float:
-    """What the time of a unit counts: the eighth power, so that the longest rules and the others still matter."""
-    x = inflow * rate
-    x = x * x
-    x = x * x
-    return x * x
+    return packed(net.seat, net.room, u, items[:number])
 
 
 @jit
@@ -438,13 +401,6 @@ def reroute(net: Net, state: State, hosting: Hosting, hosts: Ints, e: int) -> No
 
 
 @jit
-def put(hosts: Ints, e: int, u: int, change: int) -> None:
-    """One replica more or less; the empty expert has none."""
-    if e >= 0:
-        hosts[e, u] += change
-
-
-@jit
 def settled(net: Net, hosting: Hosting, hosts: Ints) -> State:
     """The state of replicas, every class sent where the rule says."""
     num_experts, num_units = hosts.shape
@@ -478,7 +434,7 @@ def weigh(net: Net, state: State, hosts: Ints) -> None:
     for member in range(net.load.shape[0]):
         at[state.unit[member], member % num_experts] += net.load[member]
     for u in range(num_units):
-        state.height[u] = packed(net, u, at[u][hosts[:, u] > 0])
+        state.height[u] = packed(net.seat, net.room, u, at[u][hosts[:, u] > 0])
 
 
 @jit

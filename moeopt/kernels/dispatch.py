@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
-from moeopt.kernels.copies import copy_into
+from moeopt.kernels.common import copy_into, draw
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -157,13 +157,6 @@ def deal(
         homes[n] = 0
         turn[n] = 0
     return exact
-
-
-@jit
-def draw(rng: Ints, below: int) -> int:
-    """A number in ``0..below-1`` from a Lehmer generator that is the same in any interpreter."""
-    rng[0] = (rng[0] * 48271) % 2147483647
-    return int(rng[0] % below)
 
 
 @jit

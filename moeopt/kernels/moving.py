@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
-from moeopt.kernels.copies import copy_into
+from moeopt.kernels.common import copy_into, piece
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -112,17 +112,8 @@ class Sweep(NamedTuple):
 
 
 @jit
-def piece(load: float, count: int, floor: float) -> float:
-    """Cost of one replica out of `count`, at speed 1; nothing for the empty expert, whose load is negative."""
-    if load < 0.0 or count < 1:
-        return 0.0
-    part = load / count
-    return part if part > floor else floor
-
-
-@jit
 def draw(rng: Ints, below: int) -> int:
-    """A number in ``0..below-1`` from a Lehmer generator that is the same in any interpreter."""
+    """A number in ``0..below-1`` by the high bits of a Lehmer generator that is the same in any interpreter."""
     rng[0] = (rng[0] * 48271) % 2147483647
     return int((rng[0] * below) >> 31)
 

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
+from moeopt.kernels.common import copy_into, draw
 from moeopt.kernels.connectivity import Hosting
-from moeopt.kernels.copies import copy_into
+from moeopt.kernels.units import over, packed, put
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -77,13 +78,6 @@ class Undo(NamedTuple):
     mask: Ints
     part: Floats
     seen: NDArray[np.bool_]
-
-
-@jit
-def draw(rng: Ints, below: int) -> int:
-    """A whole number in 0 .. below - 1; `rng` (1,) goes on."""
-    rng[0] = (rng[0] * 48271) % 2147483647
-    return int(rng[0] % below)
 
 
 @jit
@@ -219,43 +213,12 @@ def back(state: Sent, e: int, n: int, undo: Undo) -> None:
 
 
 @jit
-def packed(field: Field, u: int, items: Floats) -> float:
-    """Load of the busiest GPU of a unit that has experts of these loads: heaviest first to the GPU that has least."""
-    first = field.seat[u]
-    size = field.seat[u + 1] - first
-    order = np.sort(items)
-    filled = np.zeros(size, np.int64)
-    total = np.zeros(size, np.float64)
-    for i in range(order.shape[0] - 1, -1, -1):
-        best = -1
-        for g in range(size):
-            if filled[g] < field.room[first + g] and (
-                best < 0 or total[g] < total[best] or (total[g] == total[best] and filled[g] < filled[best])
-            ):
-                best = g
-        if best < 0:
-            return float(np.inf)
-        filled[best] += 1
-        total[best] += order[i]
-    return float(total.max())
-
-
-@jit
 def measure(field: Field, state: Sent, hosts: Ints, units: Ints, n: int) -> None:
     """The heights of the first `n` of some units, where GPUs are capped."""
     if field.room.shape[0] > 0:
         for i in range(n):
             u = units[i]
-            state.height[u] = packed(field, u, state.part[u][hosts[:, u] > 0])
-
-
-@jit
-def over(inflow: float, rate: float) -> float:
-    """What the time of a unit counts: the eighth power, so that the longest rules and the others still matter."""
-    x = inflow * rate
-    x = x * x
-    x = x * x
-    return x * x
+            state.height[u] = packed(field.seat, field.room, u, state.part[u][hosts[:, u] > 0])
 
 
 @jit
@@ -279,13 +242,6 @@ def excess(field: Field, state: Sent) -> float:
         if field.room.shape[0] > 0 and state.height[u] > field.top[0]:
             total += state.height[u] - field.top[0]
     return total
-
-
-@jit
-def put(hosts: Ints, e: int, u: int, change: int) -> None:
-    """One replica more or less; the empty expert has none."""
-    if e >= 0:
-        hosts[e, u] += change
 
 
 @jit

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
-from moeopt.kernels.copies import copy_into
+from moeopt.kernels.common import copy_into, draw
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,13 +36,6 @@ def part_of(load: float, count: int, floor: float) -> float:
     """Cost of one replica out of `count`."""
     part = load / count
     return part if part > floor else floor
-
-
-@jit
-def pick(rng: Ints, below: int) -> int:
-    """A number in ``0..below-1`` from a Lehmer generator that is the same in any interpreter."""
-    rng[0] = (rng[0] * 48271) % 2147483647
-    return int(rng[0] % below)
 
 
 @jit
@@ -253,18 +246,18 @@ def settle(
     done = 0
     while done < tries and memory[0] > goal:
         done += 1
-        down = spares[pick(rng, spare)]
+        down = spares[draw(rng, spare)]
         # mostly an expert that keeps the number up, else any
-        up = pick(rng, num_experts)
+        up = draw(rng, num_experts)
         if num_sore > 0 and up % 2 != 0:
-            up = order[sore[pick(rng, num_sore)]]
+            up = order[sore[draw(rng, num_sore)]]
         if up == down or counts[up] >= most:
             continue
         trade[0], trade[1], trade[2], trade[3] = up, down, counts[up] + 1, counts[down] - 1
         traded[0] = part_of(loads[up], counts[up] + 1, floor)
         traded[1] = part_of(loads[down], counts[down] - 1, floor)
         rise = even * unevener(loads, counts, up, down)
-        limit = cost * (1.0 + HEAT * pick(rng, 1000) / 1000.0) - rise
+        limit = cost * (1.0 + HEAT * draw(rng, 1000) / 1000.0) - rise
         measure(order, size, many, trade, traded, slots, num_gpus, memory[1], limit, out)
         memory[3] += 1.0
         if out[1] <= limit:
@@ -293,9 +286,9 @@ def settle(
             memory[1] = max(goal, memory[0] * (1.0 - memory[2]))
             copy_into(counts, best)  # and a few exchanges from there, whatever they cost
             memory[4] = memory[5]
-            for _ in range(1 + pick(rng, 3)):
-                down = pick(rng, num_experts)
-                up = pick(rng, num_experts)
+            for _ in range(1 + draw(rng, 3)):
+                down = draw(rng, num_experts)
+                up = draw(rng, num_experts)
                 for step in range(num_experts):
                     other_one = (down + step) % num_experts
                     if counts[other_one] > least[other_one] and other_one != up and counts[up] < most:

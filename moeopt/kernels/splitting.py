@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from moeopt.kernels._jit import jit
-from moeopt.kernels.copies import copy_into
+from moeopt.kernels.common import copy_into
 
 ROUNDS = 64
 """Most rounds of water-filling: cuts and flows take over from any start, water-filling makes it a near one."""

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.kernels._jit import jit
-from moeopt.kernels.copies import copy_into
+from moeopt.kernels.common import copy_into, draw, piece
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -93,22 +93,6 @@ class State(NamedTuple):
 
 
 @jit
-def window_piece(load: float, count: int, floor: float) -> float:
-    """Cost of one replica out of `count`, at speed 1; nothing for the empty expert, whose load is negative."""
-    if load < 0.0 or count < 1:
-        return 0.0
-    part = load / count
-    return part if part > floor else floor
-
-
-@jit
-def draw_below(rng: Ints, below: int) -> int:
-    """A number in ``0..below-1`` from a Lehmer generator that is the same in any interpreter."""
-    rng[0] = (rng[0] * 48271) % 2147483647
-    return int(rng[0] % below)
-
-
-@jit
 def combined(ratios: Floats, tail: float) -> float:
     """Mean of the largest `tail` ratios, the last of them in part; none counts below 1."""
     ordered = np.sort(ratios)
@@ -170,7 +154,7 @@ def put(field: Field, state: State, expert: int, slot: int) -> None:
         state.rank[slot] = state.counts[expert]
     state.counts[expert] += 1
     for w in range(field.floor.shape[0]):
-        state.unit[expert, w] = window_piece(field.loads[expert, w], state.counts[expert], field.floor[w])
+        state.unit[expert, w] = piece(field.loads[expert, w], state.counts[expert], field.floor[w])
 
 
 @jit
@@ -184,7 +168,7 @@ def take(field: Field, state: State, slot: int) -> None:
         state.where[expert, state.rank[slot]] = last
         state.rank[last] = state.rank[slot]
     for w in range(field.floor.shape[0]):
-        state.unit[expert, w] = window_piece(field.loads[expert, w], state.counts[expert], field.floor[w])
+        state.unit[expert, w] = piece(field.loads[expert, w], state.counts[expert], field.floor[w])
 
 
 @jit
@@ -356,16 +340,16 @@ def conversion_gain(field: Field, state: State, slot: int, to: int) -> float:
                 at = field.gpu[state.where[out, copy]]
                 state.shifted[at] = True
                 for w in range(width):
-                    after = window_piece(field.loads[out, w], state.counts[out] - 1, field.floor[w])
+                    after = piece(field.loads[out, w], state.counts[out] - 1, field.floor[w])
                     state.shift[at, w] += after - state.unit[out, w]
     if to != field.empty:
         for w in range(width):
-            state.shift[home, w] += window_piece(field.loads[to, w], state.counts[to] + 1, field.floor[w])
+            state.shift[home, w] += piece(field.loads[to, w], state.counts[to] + 1, field.floor[w])
         for copy in range(state.counts[to]):
             at = field.gpu[state.where[to, copy]]
             state.shifted[at] = True
             for w in range(width):
-                after = window_piece(field.loads[to, w], state.counts[to] + 1, field.floor[w])
+                after = piece(field.loads[to, w], state.counts[to] + 1, field.floor[w])
                 state.shift[at, w] += after - state.unit[to, w]
     gain = 0.0
     for turn in range(3):
@@ -405,12 +389,12 @@ def weigh_changes(field: Field, state: State) -> None:
             for w in range(field.floor.shape[0]):
                 load = state.total[at, w] - state.unit[expert, w]
                 if state.height[at] > 0.0:
-                    grown = window_piece(field.loads[expert, w], count + 1, field.floor[w])
+                    grown = piece(field.loads[expert, w], count + 1, field.floor[w])
                     above = (load + grown) * field.pace[at] - state.level[w]
                     if above > 0.0:
                         less += above * above
                 if count > 1:
-                    shrunk = window_piece(field.loads[expert, w], count - 1, field.floor[w])
+                    shrunk = piece(field.loads[expert, w], count - 1, field.floor[w])
                     above = (load + shrunk) * field.pace[at] - state.level[w]
                     if above > 0.0:
                         more += above * above
@@ -424,7 +408,7 @@ def strain_at(field: Field, state: State, expert: int, gpu: int) -> float:
     """What one replica less of an expert would add to the cost of one of its GPUs."""
     more: float = -state.height[gpu]
     for w in range(field.floor.shape[0]):
-        shrunk = window_piece(field.loads[expert, w], state.counts[expert] - 1, field.floor[w])
+        shrunk = piece(field.loads[expert, w], state.counts[expert] - 1, field.floor[w])
         above = (state.total[gpu, w] - state.unit[expert, w] + shrunk) * field.pace[gpu] - state.level[w]
         if above > 0.0:
             more += above * above
@@ -516,26 +500,26 @@ def kick_windows(field: Field, state: State, rng: Ints) -> None:
     num_slots = state.held.shape[0]
     num_gpus = field.pace.shape[0]
     for _ in range(64):
-        first = draw_below(rng, num_slots)
-        if draw_below(rng, 2) == 0:
-            turn = draw_below(rng, num_gpus)
+        first = draw(rng, num_slots)
+        if draw(rng, 2) == 0:
+            turn = draw(rng, num_gpus)
             for step in range(num_gpus):
                 g = (turn + step) % num_gpus
                 width = field.start[g + 1] - field.start[g]
                 if width > 0 and heights(field, state, g) > 0.0:
-                    first = field.start[g] + draw_below(rng, width)
+                    first = field.start[g] + draw(rng, width)
                     break
-        if draw_below(rng, 2) == 0:
-            second = draw_below(rng, num_slots)
+        if draw(rng, 2) == 0:
+            second = draw(rng, num_slots)
             if can_swap(field, state, first, second):
                 exchange(field, state, first, second)
                 return
             continue
-        if draw_below(rng, 2) == 0:  # one more copy of what sits in `first`, in any slot that can be spared
+        if draw(rng, 2) == 0:  # one more copy of what sits in `first`, in any slot that can be spared
             to = state.held[first]
-            slot = draw_below(rng, num_slots)
+            slot = draw(rng, num_slots)
         else:
-            to = draw_below(rng, state.counts.shape[0])
+            to = draw(rng, state.counts.shape[0])
             slot = first
         for step in range(num_slots):
             at = (slot + step) % num_slots
@@ -613,7 +597,7 @@ def improve_windows(
     while done < rounds and memory[BEST] > goal and memory[WORK] < work:
         if memory[COST] < np.inf:  # not in the very first round, which only descends
             kick_windows(field, state, rng)
-            if draw_below(rng, 3) == 0:
+            if draw(rng, 3) == 0:
                 kick_windows(field, state, rng)
         scans_left = (work - memory[WORK]) / (num_slots * width)
         memory[WORK] += descend_windows(field, state, scans_left) * num_slots * width
