@@ -13,7 +13,7 @@ LOADS := instances/published/deepseek_v2_lite_law.csv
 
 help:
 	@echo "make demo    place recorded loads by six methods: a table, and a report in out/"
-	@echo "make reports   the pages in reports/, one of each problem, about a minute"
+	@echo "make reports   the pages in reports/, one of each problem, a replay and a grid, about a minute"
 	@echo "make test    ruff, mypy and pytest"
 	@echo "make coverage   lines and branches that the tests reach, file by file; half an hour"
 	@echo "make cases   inputs that have broken planners, one by one: what came, and whether that is right"
@@ -62,7 +62,8 @@ reports: $(VENV)/run.stamp
 	$(BIN)/moeopt compare $(MICROBATCH) -o reports/microbatch.html,reports/microbatch.md --force
 	$(BIN)/moeopt compare $(MESH) -o reports/mesh.html,reports/mesh.md --force
 	$(BIN)/moeopt replay $(HISTORY) $(REPLAY) -o reports/replay.html,reports/replay.md --force
-	@mkdir -p reports/img
+	@mkdir -p reports/img && rm -rf out/policies && mkdir -p out
+	$(BIN)/moeopt bench instances/policies.yaml -o out/policies -q --table reports/grid.html,reports/grid.md,reports/img/grid.png --force
 	$(BIN)/moeopt microbatch --ta 0.4 --te 0.5 --tc 0.3 --layers 40 -q -o reports/img/timeline.png --force
 	$(BIN)/moeopt mesh $(MESH) -q -o reports/img/mesh.png --force
 
