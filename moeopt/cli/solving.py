@@ -127,7 +127,7 @@ def _a_line_a_kind(faults: Sequence[str]) -> list[str]:
 
 
 def _say_if_compiling(instance: PlacementInstance, solving: Solving, say: Say) -> None:
-    """The first search of a kind on a machine compiles for a minute or two, which looks like a hang."""
+    """The first search of a kind on a machine compiles for up to a minute, which looks like a hang."""
     from moeopt.kernels import dispatch, moving, packing, windows
     from moeopt.kernels._jit import Kernel, has_numba
 
@@ -140,7 +140,7 @@ def _say_if_compiling(instance: PlacementInstance, solving: Solving, say: Say) -
     missing = [what for what, kernel in used if not (kernel.ready() or kernel.on_disk())]
     if missing:
         say.note(
-            f"compiling the search for {' and for '.join(missing)}, once on this machine: a minute or two; "
+            f"compiling the search for {' and for '.join(missing)}, once on this machine: up to a minute; "
             "moeopt warmup does it for all kinds beforehand"
         )
 

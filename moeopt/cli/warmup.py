@@ -19,7 +19,7 @@ moeopt warmup"""
 def warmup(
     say: Say,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Only the search of new plans: a third of the three or four minutes.")
+        bool, typer.Option("--plain", help="Only the search of new plans: a third of the one to three minutes.")
     ] = False,
 ) -> int:
     """Compile every kernel and keep the code on disk; without numba, say how to install it."""
@@ -28,7 +28,7 @@ def warmup(
     from moeopt.kernels.warmup import warmup as compile_all
 
     if has_numba() and not all(kernel.on_disk() for kernel in KERNELS):
-        about = "about a minute" if plain else "three or four minutes"
+        about = "half a minute" if plain else "one to three minutes"
         say.note(f"compiling, once on this machine: {about}, more if it is busy")
     for line in compile_all(plain=plain, processes=os.cpu_count() or 1):
         say.show(line)

@@ -69,7 +69,7 @@ def test_the_note_on_compiling_names_what_is_compiled(monkeypatch, capsys):
     monkeypatch.setattr(Kernel, "on_disk", lambda self: self is not moving.sweep)
     instance = PlacementInstance([[4, 3, 2, 1]], gpus=2, slots=4, current=[[0, 1, 2, 3]])
     _say_if_compiling(instance, Solving(), Say(Common()))
-    assert "compiling the search for moves, once on this machine: a minute or two" in capsys.readouterr().err
+    assert "compiling the search for moves, once on this machine: up to a minute" in capsys.readouterr().err
 
 
 def test_an_unknown_generator_is_said_beside_the_missing_options(moeopt):
