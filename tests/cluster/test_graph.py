@@ -233,3 +233,8 @@ def test_a_large_measured_matrix_is_read_without_a_fault_for_every_pair() -> Non
     with pytest.raises(InstanceError, match=r"cost = 800 pairs: have this fault in all") as refused:
         read_costs(cost, "", "measured")
     assert len(refused.value.violations) == NAMED + 1
+
+
+def test_costs_of_which_no_double_is_the_factor_are_compared() -> None:
+    found = read_costs([[0, 1e-308, 1], [8, 0, 1], [2, 1, 0]], "", "far apart")
+    assert [fault.where for fault in found.found] == [("rank 0", "rank 1"), ("rank 0", "rank 2")]

@@ -32,8 +32,12 @@ def warm() -> None:
 
 
 def once(kind: Kind, path: Path, whole: bytes, seed: int) -> None:
-    """Damage the file by the seed and read it; `Bad` where that ends in anything but an answer or words."""
-    data = damaged(whole, random.Random(f"{seed} {path.name}"))
+    """Damage the file by the seed and `read` it."""
+    read(kind, path, damaged(whole, random.Random(f"{seed} {path.name}")))
+
+
+def read(kind: Kind, path: Path, data: bytes) -> None:
+    """Read a file of these bytes; `Bad` where that ends in anything but an answer or words."""
     path.write_bytes(data)
     for verb in kind.verbs:
         words = [word.replace("@", str(path)).replace("%", str(path.parent)) for word in verb.split()]

@@ -126,7 +126,8 @@ def _apart(cost: NDArray[np.float64]) -> NDArray[np.int64]:
     """(P, 2) pairs of ranks with another cost one way than back, by the factor between them, largest first."""
     one, other = np.nonzero(np.triu(cost != cost.T))
     low, high = np.minimum(cost[one, other], cost[other, one]), np.maximum(cost[one, other], cost[other, one])
-    factor = np.divide(high, low, out=np.full(len(low), np.inf), where=low > 0)
+    with np.errstate(over="ignore"):  # beyond the largest double is as far apart as from nothing
+        factor = np.divide(high, low, out=np.full(len(low), np.inf), where=low > 0)
     return np.stack([one, other], axis=1)[np.argsort(-factor, kind="stable")]
 
 
