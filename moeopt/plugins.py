@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 import time
@@ -81,9 +82,11 @@ def listed(
 def call(policy: Policy, instance: Any, limits: Limits, seed: int) -> tuple[Any, float]:
     """What the policy answers and the seconds it took; an attempt to end the process is a failure like any other.
 
-    The policy can write into no array of the instance, in a worker either, and files are where they were after it.
+    The policy can write into no array of the instance, in a worker either, and has a copy of all else that is in it.
+    Files are where they were after it.
     """
     _seal(instance)
+    instance = _own_copy(instance)
     folder = current_folder()
     start_s = time.perf_counter()
     try:
@@ -132,6 +135,18 @@ def _seal(instance: Any) -> None:
             own = value if owner is value and value.base is None else value.copy()
             own.flags.writeable = False
             held[name] = own.view()
+
+
+def _own_copy(instance: Any) -> Any:
+    """The instance again, with sealed arrays in common and nothing else that can be changed."""
+    import numpy as np
+
+    own = copy.copy(instance)
+    held = getattr(own, "__dict__", {})
+    shared = {id(value): value for value in held.values() if isinstance(value, np.ndarray)}
+    for name, value in list(held.items()):
+        held[name] = copy.deepcopy(value, dict(shared))
+    return own
 
 
 def overrun(limits: Limits, elapsed_s: float) -> tuple[bool, list[str]]:

@@ -11,7 +11,7 @@ from moeopt.errors import PlanError
 
 
 def slot_table(slot_expert: Any) -> NDArray[np.int32]:
-    """(L, S) experts of slots, read-only, of anything array-like: one layer flat or all layers.
+    """(L, S) experts of slots, a copy, read-only, of anything array-like: one layer flat or all layers.
 
     Raises
     ------
@@ -21,17 +21,21 @@ def slot_table(slot_expert: Any) -> NDArray[np.int32]:
     >>> slot_table([0, 1, 1, 2]).tolist()
     [[0, 1, 1, 2]]
     """
+    if isinstance(slot_expert, np.ma.MaskedArray) and np.ma.is_masked(slot_expert):
+        raise PlanError(["slot_expert has entries that are masked: an empty slot is -1"])
     try:
         array = np.asarray(slot_expert)
     except ValueError as error:
         raise PlanError([f"slot_expert is not a table of layers x slots: {_lengths(slot_expert)}"]) from error
+    except OverflowError as error:
+        raise PlanError(["slot_expert holds an id beyond 32 bits"]) from error
     if array.ndim == 1:
         array = array[None, :]
     if array.ndim != 2 or array.dtype.kind not in "iu" or array.size == 0:
         raise PlanError([f"slot_expert has shape {array.shape}, dtype {array.dtype}: need whole (layers, slots)"])
     if int(array.max()) >= 2**31 or int(array.min()) < -(2**31):
         raise PlanError(["slot_expert holds an id beyond 32 bits"])
-    copy = array.astype(np.int32)
+    copy = array.astype(np.int32, order="C")
     copy.flags.writeable = False
     return copy
 

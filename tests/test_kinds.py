@@ -183,22 +183,79 @@ def test_lists_of_numbers_may_be_arrays_and_generators() -> None:
 
 
 def test_a_plan_built_of_other_kinds_is_refused_where_it_is_built() -> None:
-    table = np.array([[0, 1]], dtype=np.int32)
-    pool = mesh.Pool(CONFIG, 1)
+    table, pool = np.array([[0, 1]]), mesh.Pool(CONFIG, 1)
+    masked = np.ma.masked_array(table, [[True, False]])
     for make, words in (
-        (lambda: placement.Placement([[0, 1]]), "Placement.of"),  # type: ignore[arg-type]
-        (lambda: placement.Placement(table.astype(float)), "whole numbers"),  # type: ignore[arg-type]
-        (lambda: placement.Placement(table[0]), "Placement.of"),
-        (lambda: placement.Placement(table, 3), "shares"),  # type: ignore[arg-type]
-        (lambda: placement.Placement.of(table, [[(0, "x", 1)]]), "expert, GPU, share"),  # type: ignore[list-item]
-        (lambda: placement.Placement.of(table, 3), "expert, GPU, share"),  # type: ignore[arg-type]
-        (lambda: microbatch.MicrobatchPlan("2", 4), "m = '2' is not a whole number"),  # type: ignore[arg-type]
-        (lambda: microbatch.MicrobatchPlan(2, 4.5), "batch = 4.5 is not"),  # type: ignore[arg-type]
-        (lambda: microbatch.MicrobatchPlan(2, 4, [[0]]), "sequences"),  # type: ignore[arg-type]
-        (lambda: mesh.MeshPlan([pool]), "no tuple of Pool"),  # type: ignore[arg-type]
-        (lambda: mesh.Pool("quick", 1), "'quick' is no configuration"),  # type: ignore[arg-type]
+        *(
+            (lambda bad=bad: placement.Placement(bad), "slot_expert")
+            for bad in (
+                "01",
+                3,
+                None,
+                [[0, 0.5]],
+                [[True, False]],
+                [[0], [1, 2]],
+                [[2**40, 1]],
+                [[2**80, 1]],
+                table.astype(float),
+                table.astype(object),
+                masked,
+                [[None, 1]],
+                table.astype("m8[s]"),
+                {0: 1},
+                [],
+                iter([[0, 1]]),
+            )
+        ),
+        *(
+            (lambda bad=bad: placement.Placement(table, bad), "expert, GPU, share")
+            for bad in (
+                3,
+                "abc",
+                [[1]],
+                [[None]],
+                [["abc"]],
+                [[(0, 0)]],
+                [[(0, 0, 0.5, 1)]],
+                [[(0, "x", 1)]],
+                [[(0.9, 0, 0.5)]],
+                [[(0, True, 0.5)]],
+                [[(0, 0, "0.5")]],
+                [[(0, 0, None)]],
+                [[(0, 0, 1j)]],
+                [[(0, 0, 10**400)]],
+                [(0, 0, 0.5)],
+            )
+        ),
+        *(
+            (lambda bad=bad: placement.Placement(table).replicas(bad), "experts, the plan has expert 1")
+            for bad in (
+                1,
+                "2",
+                None,
+                2.0,
+                np.nan,
+                True,
+            )
+        ),
+        (lambda: microbatch.MicrobatchPlan("2", 4), "m = '2' is not a whole number"),
+        (lambda: microbatch.MicrobatchPlan(2, 4.5), "batch = 4.5 is not"),
+        (lambda: microbatch.MicrobatchPlan(2, 4, [[0]]), "sequences"),
+        (lambda: mesh.MeshPlan([pool]), "no tuple of Pool"),
+        (lambda: mesh.Pool("quick", 1), "'quick' is no configuration"),
         (lambda: mesh.Pool(CONFIG, True), "True replicas"),
     ):
         with pytest.raises(PlanError, match=words):
             make()
     assert mesh.MeshPlan((pool,)).pools == (pool,)
+
+
+def test_a_plan_is_a_copy_that_nobody_writes_to() -> None:
+    """One that was counted, and written to then, was judged by the old count."""
+    for table in (np.array([[0, 1, 1, 2]]), np.array([[0, 1, 1, 2]], dtype=np.uint64)):
+        plan = placement.Placement(table)
+        table[:] = 0
+        assert plan.slot_expert.tolist() == [[0, 1, 1, 2]] and plan.slot_expert.dtype == np.int32
+        assert plan.replicas(3).tolist() == [[1, 2, 1]]
+    with pytest.raises(ValueError, match="read-only"):
+        plan.slot_expert[0, 0] = 1

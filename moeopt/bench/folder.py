@@ -91,7 +91,9 @@ def read_cells(folder: str | Path, cells: Iterable[Cell] | None = None) -> list[
 def kept(folder: Path, cell: Cell) -> dict[str, Any] | None:
     """Its result, where that is there, whole, and is the result of this very cell."""
     document = _read(folder / cell.file_name)
-    return document if document is not None and document["fingerprint"] == cell.fingerprint else None
+    if document is None or any(document[key] != value for key, value in cell.document().items()):
+        return None
+    return document
 
 
 def _read(path: Path) -> dict[str, Any] | None:

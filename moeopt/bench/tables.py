@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -141,20 +142,32 @@ def pivot(documents: Iterable[Mapping[str, Any]], axes: Sequence[str], metric: s
         cell = document["cell"]
         held = values.setdefault((str(cell[rows]), str(cell[columns]) if columns else ""), [])
         value = _gap(document, bounds) if metric == "gap" else document.get(metric)
-        if value is None or document.get("remark"):
-            missing += 1  # a plan that breaks a rule is none
+        if value is None or document.get("remark") or document.get("reason"):
+            missing += 1  # a plan that breaks a rule is none, and what gave none has no time
         else:
             held.append(value)
     down, across = (tuple(dict.fromkeys(pair[at] for pair in values)) for at in (0, 1))
     table = [[values.get((row, column), []) for column in across] for row in down]
     return Pivot(
         metric, rows, columns, down, across,
-        tuple(tuple(statistics.fmean(cell) if cell else None for cell in row) for row in table),
+        tuple(tuple(_mean(cell) if cell else None for cell in row) for row in table),
         tuple(tuple(len(cell) for cell in row) for row in table),
-        tuple(tuple(statistics.stdev(cell) if len(cell) > 1 else None for cell in row) for row in table),
+        tuple(tuple(_deviation(cell) if len(cell) > 1 else None for cell in row) for row in table),
         missing,
         tuple(Counter(str(one["reason"]) for one in documents if one.get("reason")).most_common()),
     )  # fmt: skip
+
+
+def _mean(values: Sequence[float]) -> float:
+    """The mean, of numbers too whose sum no double holds."""
+    return statistics.fmean(values) if max(map(abs, values)) < 1e290 else math.fsum(one / len(values) for one in values)
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    """The standard deviation; None where no double holds it."""
+    unit = max(max(map(abs, values)), 1e-290)
+    found = statistics.stdev([one / unit for one in values]) * unit
+    return found if math.isfinite(found) else None
 
 
 def _bounds(documents: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], float]:

@@ -9,10 +9,13 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from moeopt.brief import table
+from moeopt.errors import printable
 
 if TYPE_CHECKING:
     from moeopt.bench.tables import Pivot
 
+TINY = 9
+"""Decimals of a table in which all is small."""
 RATIOS = ("imbalance_mean", "imbalance_worst")
 GAPS = ("gap", "gap_worst")
 Row = Sequence[float | None]
@@ -40,6 +43,8 @@ def number(pivot: Pivot, value: float | None, places: int) -> str:
     if value is None:
         return "-"
     scaled = value * 100 if pivot.metric in GAPS else value
+    if abs(scaled) >= 1e15 or (places >= TINY and 0 < abs(scaled) < 1e-6):
+        return f"{scaled:.5e}"  # nobody counts to it
     if 0 < scaled < 0.5 * 10**-places:
         return f"<{10**-places:.{places}f}"
     return f"{scaled:,.{places}f}"
@@ -73,12 +78,17 @@ def as_text(pivot: Pivot) -> str:
     """Columns for a terminal, with the points of a column below each other."""
     rows = cells(pivot)
     behind = [max((len(row[place][1]) for row in rows), default=0) for place in range(len(pivot.column_names))]
-    lines = [heads(pivot)]
+    lines = [[_one_line(name) for name in heads(pivot)]]
     lines += [
-        [name, *(text + after.ljust(width) for (text, after), width in zip(row, behind, strict=True))]
+        [_one_line(name), *(text + after.ljust(width) for (text, after), width in zip(row, behind, strict=True))]
         for name, row in zip(pivot.row_names, rows, strict=True)
     ]
     return "\n".join(table([[*line, ""] for line in lines]))  # no remarks stand behind the numbers
+
+
+def _one_line(name: str) -> str:
+    """A name in a table of lines."""
+    return printable(name).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def as_markdown(pivot: Pivot) -> str:
@@ -89,7 +99,8 @@ def as_markdown(pivot: Pivot) -> str:
     for name, row in zip(pivot.row_names, cells(pivot), strict=True):
         lines.append([plain(name), *(text + after for text, after in row)])
     bars = ["| " + " | ".join(line) + " |" for line in lines]
-    return "\n".join([f"{heading(pivot)}{missing(pivot)}.", "", *bars, ""])
+    why = [f"- {plain(line)}" for line in reasons(pivot)]
+    return "\n".join([f"{heading(pivot)}{missing(pivot)}.", "", *bars, "", *why, *([""] if why else [])])
 
 
 def as_csv(pivot: Pivot) -> str:
@@ -142,13 +153,21 @@ def as_tex(pivot: Pivot) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
 
+def reasons(pivot: Pivot) -> list[str]:
+    """Why cells have no result, a line a reason."""
+    return [f"{times:,} cell{'s' * (times != 1)}: {reason.rstrip('.')}" for reason, times in pivot.reasons]
+
+
 def missing(pivot: Pivot) -> str:
     """Cells that have no number."""
     return f"; {pivot.missing} cells have none" if pivot.missing else ""
 
 
 def best(pivot: Pivot) -> set[tuple[int, int]]:
-    """Places of the least number of each setting, where policies are an axis; equal ones all."""
+    """Places of the least number of each setting, where several policies are an axis; equal ones all.
+
+    One that has numbers of fewer cells than others is not compared: those that it lacks may be the hard ones.
+    """
     table = [
         [(mean, at, over) for over, mean in enumerate(row) if mean is not None] for at, row in enumerate(pivot.means)
     ]
@@ -158,4 +177,10 @@ def best(pivot: Pivot) -> set[tuple[int, int]]:
         settings = [[one for row in table for one in row if one[2] == over] for over in range(len(pivot.column_names))]
     else:
         settings = table
-    return {(at, over) for one in settings for mean, at, over in one if mean == min(one)[0]}
+    found = set()
+    for one in settings:
+        most = max((pivot.counts[at][over] for _, at, over in one), default=0)
+        whole = [place for place in one if pivot.counts[place[1]][place[2]] == most]
+        if len(one) > 1:
+            found |= {(at, over) for mean, at, over in whole if mean == min(whole)[0]}
+    return found

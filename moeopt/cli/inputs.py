@@ -193,8 +193,10 @@ def from_loads(table: LoadTable, path: str, shape: Shape, say: Say, name: str | 
             shape, taken = inherited(shape, running.shape, "the running plan")
     arguments = shape.instance_fields(check)
     if running is not None:
-        for note in (*running.notes, *taken, *dropped_rules(running.rules, arguments)):
+        for note in (*running.notes, *taken):
             say.note(note)
+        for note in dropped_rules(running.rules, arguments):
+            say.keep(note)
         rows = [layers.index(layer) for layer in running.layers]
         loads, layers = loads[..., rows, :], list(running.layers)
         arguments |= running.fields

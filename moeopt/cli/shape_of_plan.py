@@ -56,8 +56,8 @@ SAID = {
     "uneven_slots": "uneven slots",
     "floor_tokens": "a floor of {} tokens",
     "floor_rule": "floor rule {}",
-    "min_replicas": "replicas of an expert, at least {}",
-    "survive_nodes": "survives {} nodes",
+    "min_replicas": "at least {}",
+    "survive_nodes": "survives the loss of {}",
     "c_slot": "a price of a slot",
     "c_tok": "a price of a token",
     "shared": "shared experts {}",
@@ -68,15 +68,22 @@ def dropped_rules(rules: Mapping[str, Any], asked: Mapping[str, Any]) -> list[st
     """A note of the rules that a running plan was made under and nobody asks for now.
 
     >>> dropped_rules({"split": "random", "pin": [(0, 1)], "fill": "at_most"}, {"fill": "all"})
-    ['the running plan was made under rules that are not asked for now: split random, 1 pin']
-    """
-    left = {name: value for name, value in rules.items() if name not in asked}
-    words = [
-        count(len(value), {"pin": "pin", "forbid": "ban"}[name]) if name in ("pin", "forbid") else
-        SAID[name].format("as many as then" if isinstance(value, list) else value)
-        for name, value in left.items()
-    ]  # fmt: skip
-    return [f"the running plan was made under rules that are not asked for now: {', '.join(words)}"] if words else []
+    ['the running plan was made under rules that are not asked for now, so that this one may break them: split random, 1 pin']
+    """  # noqa: E501
+    words = [_rule(name, value) for name, value in rules.items() if name not in asked]
+    head = "the running plan was made under rules that are not asked for now, so that this one may break them"
+    return [f"{head}: {', '.join(words)}"] if words else []
+
+
+def _rule(name: str, value: Any) -> str:
+    if name in ("pin", "forbid"):
+        return count(len(value), "pin" if name == "pin" else "ban")
+    if name == "min_replicas":
+        each = isinstance(value, list)
+        value = f"{max(value)} replicas of some experts" if each else f"{value} replicas of each expert"
+    if name == "survive_nodes":
+        value = count(value, "node")
+    return SAID[name].format(value)
 
 
 def words_of(left: Mapping[str, Any]) -> list[str]:

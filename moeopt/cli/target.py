@@ -13,15 +13,17 @@ STDOUT = "-"
 
 
 def targets(given: str | None, endings: Sequence[str]) -> list[str]:
-    """The files of one answer: several with commas between them, each with one of the endings.
+    """The files of one answer: several with commas between them, each with one of the endings; each file once.
 
-    >>> targets("a.html,a.md", (".html", ".md")), targets("a,b.html", (".html",)), targets(None, ())
+    >>> targets("a.html, a.md,./a.md", (".html", ".md")), targets("a,b.html", (".html",)), targets(None, ())
     (['a.html', 'a.md'], ['a,b.html'], [])
     """
     if given is None:
         return []
-    paths = given.split(",")
-    return paths if all(Path(path).suffix.lower() in endings for path in paths) else [given]
+    paths = [path.strip() for path in given.split(",")]
+    if not all(Path(path).suffix.lower() in endings for path in paths):
+        return [given]
+    return list({os.path.normpath(path): path for path in reversed(paths)}.values())[::-1]
 
 
 def check_target(

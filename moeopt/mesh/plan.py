@@ -65,6 +65,8 @@ def as_plan(instance: MeshInstance, raw: Any) -> MeshPlan:
     if isinstance(raw, MeshPlan):
         return raw
     if isinstance(raw, Mapping) and "pools" in raw:
+        if not isinstance(raw["pools"], list | tuple):
+            raise PlanError([f"pools are a list, not {shortened(repr(raw['pools']))}"])
         return MeshPlan(tuple(_pool(row) for row in raw["pools"]))
     pairs = raw.items() if isinstance(raw, Mapping) else raw
     configs = configs_of(instance)

@@ -57,7 +57,13 @@ def as_plan(raw: Any) -> MicrobatchPlan:
     m, batch, sequences = values
     MicrobatchPlan(m, batch)
     try:
-        rows = None if sequences is None else tuple(tuple(int(item) for item in row) for row in sequences)
-    except (TypeError, ValueError) as error:
+        rows = None if sequences is None else tuple(tuple(map(_item, row)) for row in sequences)
+    except TypeError as error:
         raise PlanError(["sequences are rows of item numbers, one row a resource"]) from error
     return MicrobatchPlan(int(m), int(batch), rows)
+
+
+def _item(number: Any) -> int:
+    if isinstance(number, bool) or not isinstance(number, Integral):
+        raise TypeError("no whole number")
+    return int(number)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.errors import PlanError
+from moeopt.errors import PlanError, shortened
 from moeopt.slot_table import slot_table
 
 if TYPE_CHECKING:
@@ -29,14 +30,15 @@ class Placement:
     Parameters
     ----------
     slot_expert
-        (L, S) expert in each slot, slots in GPU-major order, -1 where a slot is empty; read-only.
+        (L, S) expert in each slot, slots in GPU-major order, -1 where a slot is empty; a copy, read-only. Anything
+        array-like is taken, one layer flat or all layers.
     shares
         For a free split, per layer the (expert, GPU, share) triples; ``None``: even parts.
 
     Raises
     ------
     PlanError
-        No such table or triples; `of` takes more.
+        It is no table of whole numbers, or the shares are no triples of two whole numbers and a number.
 
     >>> Placement.of([[0, 1, 1, 2]]).replicas(3).tolist()
     [[1, 2, 1]]
@@ -46,36 +48,34 @@ class Placement:
     shares: tuple[tuple[Share, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        table, shares = self.slot_expert, self.shares
-        if not isinstance(table, np.ndarray) or table.ndim != 2 or table.dtype.kind not in "iu":
-            raise PlanError(["slot_expert is no array (layers, slots) of whole numbers: Placement.of(...) makes one"])
-        if shares is not None and not (isinstance(shares, tuple) and all(isinstance(row, tuple) for row in shares)):
-            raise PlanError(["shares are no tuples, one a layer: Placement.of(...) makes them"])
+        object.__setattr__(self, "slot_expert", slot_table(self.slot_expert))
+        if self.shares is not None:
+            object.__setattr__(self, "shares", _shares(self.shares))
 
     @classmethod
     def of(cls, slot_expert: Any, shares: Sequence[Sequence[Share]] | None = None) -> Placement:
-        """Copy anything array-like, one layer flat or all layers.
+        """The same, for what is no array yet.
 
         Raises
         ------
         PlanError
-            It is no table of whole numbers, or the shares are no triples of numbers.
+            As the class itself.
         """
-        table = slot_table(slot_expert)
-        try:
-            frozen = (
-                None
-                if shares is None
-                else tuple(tuple((int(e), int(g), float(x)) for e, g, x in row) for row in shares)
-            )
-        except (TypeError, ValueError, OverflowError) as error:
-            raise PlanError(["shares are not rows of (expert, GPU, share), one row a layer"]) from error
-        return cls(table, frozen)
+        return cls(slot_expert, cast(Any, shares))
 
     def replicas(self, num_experts: int) -> NDArray[np.int64]:
-        """(L, E) copies of each expert; read-only, counted once."""
+        """(L, E) copies of each expert; read-only, counted once.
+
+        Raises
+        ------
+        PlanError
+            An expert of the plan is none of so many.
+        """
         known: NDArray[np.int64] | None = self.__dict__.get("_replicas")
         if known is None or known.shape[1] != num_experts:
+            top = int(self.slot_expert.max())
+            if isinstance(num_experts, bool) or not isinstance(num_experts, Integral) or num_experts <= top:
+                raise PlanError([f"{shortened(repr(num_experts))} experts, the plan has expert {top}"])
             num_layers = len(self.slot_expert)
             keys = self.slot_expert + np.arange(num_layers)[:, None] * num_experts
             filled = keys[self.slot_expert >= 0]
@@ -83,6 +83,23 @@ class Placement:
             known.flags.writeable = False
             object.__setattr__(self, "_replicas", known)
         return known
+
+
+def _shares(rows: Any) -> tuple[tuple[Share, ...], ...]:
+    """Shares as they are kept; ``of`` may have them in lists."""
+    try:
+        return tuple(tuple(_share(*triple) for triple in row) for row in rows)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise PlanError(["shares are not rows of (expert, GPU, share), one row a layer"]) from error
+
+
+def _share(expert: Any, gpu: Any, share: Any) -> Share:
+    for number in (expert, gpu):
+        if isinstance(number, bool) or not isinstance(number, Integral):
+            raise TypeError("no whole number")
+    if isinstance(share, bool) or not isinstance(share, Real):
+        raise TypeError("no number")
+    return int(expert), int(gpu), float(share)
 
 
 def as_placement(instance: PlacementInstance, raw: Any) -> Placement:

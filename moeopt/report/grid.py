@@ -26,7 +26,11 @@ def sheet(pivot: Pivot, name: str) -> Sheet:
             lines.append(Line("none", row, (), "no cell of it has this metric"))
             continue
         kind = "best" if pivot.rows == "policy" and known <= best and len(known) == len(cells) else "plan"
-        lines.append(Line(kind, row, tuple(words.NONE if text == "-" else text + after for text, after in cells)))
+        marks = ["" if kind == "best" else " *" * ((at, over) in best) for over in range(len(cells))]
+        shown = [
+            words.NONE if text == "-" else text + after + mark for (text, after), mark in zip(cells, marks, strict=True)
+        ]
+        lines.append(Line(kind, row, tuple(shown)))
     over = " and ".join(axis for axis in (pivot.rows, pivot.columns) if axis)
     return Sheet(
         topic=TOPICS[pivot.rows],
@@ -37,8 +41,8 @@ def sheet(pivot: Pivot, name: str) -> Sheet:
         facts=[("Metric", f"{pivot.metric}: {pivot.said}"), ("Cells", _cells(pivot))],
         heads=[Head(pivot.columns, head) if pivot.columns else Head(head) for head in written.heads(pivot)[1:]],
         lines=lines,
-        notes=[(f"{words.count(times, 'cell')}: {reason}", []) for reason, times in pivot.reasons],
-        footnotes=[(pivot.metric, pivot.said), ("(n)", "cells that the mean is over, where others are over more")],
+        notes=[(reason, []) for reason in written.reasons(pivot)],
+        footnotes=_footnotes(pivot),
         closing="Means hide what single cells show: --metric gap_worst and the file of each cell have that.",
         figures=partial(_figures, pivot),
         versions={},
@@ -46,6 +50,17 @@ def sheet(pivot: Pivot, name: str) -> Sheet:
         records=(),
         document=pivot.to_dict(),
     )
+
+
+def _footnotes(pivot: Pivot) -> list[tuple[str, str]]:
+    most = max((count for row in pivot.counts for count in row), default=0)
+    found = [(pivot.metric, pivot.said)]
+    if any(0 < count < most for row in pivot.counts for count in row):
+        found.append(("(n)", "cells that the mean is over, where others are over more: it is not compared with those"))
+    if written.best(pivot):
+        setting = "column" if pivot.rows == "policy" else "row"
+        found.append(("*", f"the least of its {setting}, of those that are over all its cells"))
+    return found
 
 
 def _cells(pivot: Pivot) -> str:
@@ -56,17 +71,20 @@ def _cells(pivot: Pivot) -> str:
 def _verdict(pivot: Pivot) -> list[Text]:
     """Which policy is least where, if policies are compared by something that is better the less it is."""
     best = written.best(pivot)
-    names = pivot.row_names if pivot.rows == "policy" else pivot.column_names
+    down = pivot.rows == "policy"
+    names, settings = pivot.row_names, pivot.column_names
+    if not down:
+        names, settings = settings, names
+    cells = sum(map(sum, pivot.counts))
     if not best:
-        return [[f"{pivot.metric} of ", words.count(sum(map(sum, pivot.counts)), "cell"), "."]]
-    place = 0 if pivot.rows == "policy" else 1
-    settings = len({pair[1 - place] for pair in best})
-    wins = [(sum(pair[place] == at for pair in best), name) for at, name in enumerate(names)]
+        return [[f"{words.count(cells, 'cell')} of {cells + pivot.missing:,} have {pivot.metric}."]]
+    wins = [(sum(pair[0 if down else 1] == at for pair in best), name) for at, name in enumerate(names)]
     most = max(wins)[0]
-    leaders = words.listed([name for won, name in wins if won == most])
-    where = f" in {most} of {settings} columns" if place == 0 else f" in {most} of {settings} rows"
-    said = f"{'has' if len(leaders) == 1 else 'have'} the least {pivot.metric}{where if settings > 1 else ''}"
-    return [[*leaders, f" {said}."]]
+    leaders = [name for won, name in wins if won == most]
+    several = len(leaders) > 1
+    where = f" in {most} of {words.count(len(settings), 'column' if down else 'row')}" if len(settings) > 1 else ""
+    said = f" {'have' if several else 'has'} the least {pivot.metric}{where}{' each' if several and where else ''}."
+    return [[*words.listed(leaders), said]]
 
 
 def _figures(pivot: Pivot, prefix: str) -> list[Plot]:

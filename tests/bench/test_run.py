@@ -20,6 +20,7 @@ from moeopt.bench import Grid, pivot, read_cells, read_grid, run_cell, run_grid
 from moeopt.bench.folder import TIMES
 from moeopt.errors import InstanceError
 from moeopt.executors import make_executor
+from moeopt.report.grid_file import write_pivot
 
 DRAWN = {"generator": "zipf", "layers": 2, "experts": 8, "top_k": 2, "tokens": 1000}
 GRID = Grid(
@@ -219,3 +220,44 @@ def test_results_are_handed_over_as_they_would_be_read(tmp_path: Path) -> None:
     known = {index: {**document, "runtime_s": 0.0} for index, document in handed.items()}
     assert {index: {**document, "runtime_s": 0.0} for index, document in again.items()} == known
     assert [again[index] for index in range(24)] == read_cells(tmp_path, cells)
+
+
+def test_what_was_not_run_took_no_time_and_is_not_the_fastest() -> None:
+    """A policy that did not apply had the least runtime, 0 s, in every table."""
+    cells = cells_by_hand("runtime_s")
+    cells.append({"cell": {**cells[0]["cell"], "policy": "fold"}, "runtime_s": 0.0, "status": "", "reason": "no"})
+    found = pivot(cells, ["policy"], "runtime_s")
+    assert found.means[-1] == (None,) and found.missing == 1 and found.reasons == (("no", 1),)
+
+
+def test_a_policy_that_lacks_the_hard_cells_is_not_called_the_best() -> None:
+    cells = [one for one in cells_by_hand("imbalance_mean") if one["cell"]["seed"] == 0]
+    easy = {"cell": {"policy": "fold", "shape": "a", "loads": "z", "seed": 0}, "imbalance_mean": 8}
+    text = pivot([*cells, easy], ["policy", "loads"], "imbalance_mean").as_tex()
+    assert [line.count("mathbf") for line in text.splitlines() if line.startswith(("lpt", "search", "fold"))] == [
+        1,
+        0,
+        0,
+    ]
+    alone = pivot([one for one in cells if one["cell"]["policy"] == "lpt"], ["policy"], "imbalance_mean").as_tex()
+    assert "mathbf" not in alone  # of one policy none is the best
+
+
+@pytest.mark.parametrize("size", [1e308, -1e308, 1e-310, 2.5e15])
+def test_numbers_of_any_size_have_means_and_a_short_text(size: float, tmp_path: Path) -> None:
+    cells = [{**one, "objective": size} for one in cells_by_hand()]
+    found = pivot(cells, ["policy", "shape"], "objective")
+    assert found.means[0][0] == pytest.approx(size) and max(map(len, found.as_text().splitlines())) < 60
+    for ending in (".html", ".svg", ".md", ".tex", ".json", ".csv"):
+        write_pivot(tmp_path / f"table{ending}", found)
+
+
+def test_a_result_that_names_another_cell_is_made_anew(tmp_path: Path) -> None:
+    grid = Grid(
+        ("lpt",), {"g": {"gpus": 2, "slots": 8}}, {"z": {"generator": "zipf", "layers": 1, "experts": 8, "top_k": 2}}
+    )
+    run_grid(grid, tmp_path)
+    (file,) = tmp_path.glob("*.json")
+    whole = file.read_text()
+    file.write_text(whole.replace('"policy": "lpt"', '"policy": 7'))
+    assert run_grid(grid, tmp_path).ran == 1 and file.read_text() == whole

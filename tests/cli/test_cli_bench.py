@@ -101,3 +101,11 @@ def test_the_grid_that_is_kept_is_a_grid() -> None:
     from moeopt.bench import read_grid
 
     assert len(read_grid(ROOT / "instances" / "policies.yaml")) == 72
+
+
+def test_a_table_named_twice_is_written_once(
+    moeopt: Moeopt, grid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = moeopt("bench", grid, "-o", "out", "-q", "--table", "t.md, t.html,./t.md")
+    assert run.code == 0 and {one.name for one in tmp_path.glob("t.*")} == {"t.md", "t.html"}

@@ -143,11 +143,13 @@ def test_the_same_as_python(moeopt, folder):
 
 def test_rules_of_the_running_plan_that_are_not_asked_for_again_are_named(moeopt, folder):
     file = planned(moeopt, folder, "--gpus", 4, "--slots", 12, "--split", "random", "--floor-tokens", 2)
-    said = "the running plan was made under rules that are not asked for now: "
+    said = "the running plan was made under rules that are not asked for now, so that this one may break them: "
     assert f"{said}split random, a floor of 2.0 tokens\n" in again(moeopt, folder, "--current", file).err
     run = again(moeopt, folder, "--current", file, "--split", "random")
     assert run.code == 0 and f"{said}a floor of 2.0 tokens\n" in run.err
     assert said not in again(moeopt, folder, "--current", file, "--split", "even", "--floor-tokens", 0).err
+    run = again(moeopt, folder, "--current", file, "--json", "-q")
+    assert run.document["notes"][0].startswith(said)
     bare = planned(moeopt, folder, "--gpus", 4, "--slots", 12)
     assert said not in again(moeopt, folder, "--current", bare).err
 
@@ -158,4 +160,4 @@ def test_pins_of_the_running_plan_are_counted(moeopt, folder):
     document["instance"]["document"]["min_replicas"] = [2] + [1] * 7
     (folder / "pinned.json").write_text(json.dumps(document))
     run = again(moeopt, folder, "--current", folder / "pinned.json")
-    assert "2 pins, replicas of an expert, at least as many as then" in run.err
+    assert "2 pins, at least 2 replicas of some experts" in run.err

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moeopt import placement, replay, routing
-from moeopt.errors import InstanceError
+from moeopt import mesh, microbatch, placement, replay, routing
+from moeopt.errors import InstanceError, PlanError
+from moeopt.llm import find
 from tests.fuzz.kinds import run
 
 LOADS = [[10, 9, 5, 4, 2, 1], [7, 3, 3, 2, 2, 1]]
@@ -76,6 +77,60 @@ def test_nor_in_a_worker_where_arrays_come_writable_out_of_a_pickle():
         played = replay.replay(history, ["keep", f"{__name__}:writes"], first="contiguous", executor=executor)
     assert "read-only" in str(rows[0].reason) and rows[1].result.objective == 29.0
     assert "read-only" in str(played.rows[1].reason)
+
+
+def test_nor_anything_else_of_the_instance_it_is_judged_by():
+    """Times, nodes and configurations that a policy had changed were those that its plan was judged by."""
+
+    def faster(instance: Any, limits: Any, seed: int) -> Any:
+        for name in instance.times:
+            instance.times[name] = microbatch.Constant(1)
+        return (4, 4)
+
+    times = microbatch.MicrobatchInstance({"attention": 10, "dispatch": 4, "experts": 10}, layers=4, m=[4])
+    assert microbatch.solve(times, method=faster).objective == microbatch.solve(times, method="search").objective
+
+    def cheaper(instance: Any, limits: Any, seed: int) -> Any:
+        for config in instance.configs:
+            config.gpus["H100"] = 1
+        return {0: 8}
+
+    listed = (mesh.Config(0, "colocated", mesh.Shape("colocated", "H100"), 1, {"H100": 4}, 10.0, 10.0, tpot_s=0.01),)
+    demand = mesh.Demand(find("mixtral-8x7b"), mesh.Workload(100, 10))
+    bought = mesh.MeshInstance(
+        (demand,), (mesh.GpuType.of("H100", stock=8),), "goodput", ("colocated",), configs=listed
+    )
+    with pytest.raises(PlanError, match="the stock is 8"):
+        mesh.solve(bought, method=cheaper)
+
+    def elsewhere(instance: Any, limits: Any, seed: int) -> Any:
+        assert instance.num_gpus == 4
+        instance.gpu_of_slot[:] = [0, 1, 2, 3, 0, 1, 2, 3]
+        return [[0, 0, 0, 0, 1, 2, 3, 1]]
+
+    placed = placement.PlacementInstance([[8, 4, 2, 2]], gpus=4, slots=8)
+    with pytest.raises(PlanError, match="GPU 0 holds expert 0 twice"):
+        placement.solve(placed, method=elsewhere)
+    assert placed.gpu_of_slot.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_plan_that_is_written_to_after_it_was_counted_is_judged_as_it_is(own: bool):
+    def drops(instance: Any, limits: Any, seed: int) -> Any:
+        table = np.array([[0, 1, 0, 1, 0, 2, 0, 3]], dtype=np.int32)
+        plan = placement.Placement(table)
+        placement.evaluate(instance, plan)
+        held = plan.slot_expert if own else table
+        held.flags.writeable = True
+        held[:] = [[0, 1, 0, 1, 0, 2, 0, 1]]
+        return plan
+
+    instance = placement.PlacementInstance([[8, 4, 2, 2]], gpus=4, slots=8)
+    if own:
+        with pytest.raises(PlanError, match="expert 3 has no replica"):
+            placement.solve(instance, method=drops)
+    else:
+        assert placement.solve(instance, method=drops).plan.replicas(4).tolist() == [[4, 2, 1, 1]]
 
 
 def test_a_policy_that_leaves_the_folder_takes_no_file_with_it(tmp_path: Path, monkeypatch):

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moeopt.errors import printable
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -131,7 +133,8 @@ def _font(match: re.Match[str]) -> str:
 def label(text: str, limit: int = 30) -> str:
     """A name as a plot can show it: short, and only characters whose width is known."""
     known = _characters()
-    shown = "".join(char if ord(char) in known else "?" for char in text)
+    plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
+    shown = "".join(char if ord(char) in known else "?" for char in plain)
     shown = shown if len(shown) <= limit else shown[: limit - 1] + "…"
     return f" {shown}" if shown.startswith("_") else shown  # a legend leaves out what starts with _
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from moeopt.bench import written
 from moeopt.bench.tables import Pivot
@@ -25,11 +25,9 @@ def grid_plot(pivot: Pivot, prefix: str) -> Plot:
         svg = to_svg(_figure(pivot), prefix)
     title = f"{pivot.metric} by {pivot.rows}" + (f" and {pivot.columns}" if pivot.columns else "")
     caption = f"{pivot.said[0].upper()}{pivot.said[1:]}; a mean a point"
-    caption += ", one standard deviation to each side." if _spread(pivot) else "."
-    left = [(len(pivot.row_names), SHOWN, pivot.rows), (len(pivot.column_names), BANDS, pivot.columns)]
-    for there, drawn, axis in left:
-        if there > drawn:
-            caption += f" Drawn are the first {drawn} of {there:,} along {axis}."
+    caption += ", one standard deviation to each side, cut at the least that there can be." if _spread(pivot) else "."
+    left = _left_out(pivot)
+    caption += f" {left}." if left else ""
     return Plot(title, svg, f"{title}. {caption}", caption)
 
 
@@ -41,6 +39,13 @@ def grid_svg(pivot: Pivot) -> str:
 def grid_png(pivot: Pivot) -> bytes:
     """A PNG file, 1,500 points wide."""
     return as_png(lambda: _figure(pivot))
+
+
+def _left_out(pivot: Pivot) -> str:
+    """What of the table is not drawn."""
+    sizes = [(len(pivot.row_names), SHOWN, pivot.rows), (len(pivot.column_names), BANDS, pivot.columns)]
+    found = [f"the first {drawn} of {there:,} along {axis}" for there, drawn, axis in sizes if there > drawn]
+    return f"Drawn are {' and '.join(found)}" if found else ""
 
 
 def _spread(pivot: Pivot) -> bool:
@@ -56,20 +61,23 @@ def _figure(pivot: Pivot) -> Figure:
     axes = figure.subplots()
     axes.grid(axis="x", color=FAINT, linewidth=0.4)
     axes.spines[["top", "right"]].set_visible(False)
-    values = [mean for row in pivot.means[:SHOWN] for mean in row[: len(bands)] if mean is not None]
+    values = [mean for row in pivot.means[:SHOWN] for mean in row[: len(bands)] if _drawable(mean)]
     off, wide = _scale(pivot, values)
     scale = 100.0 if pivot.metric in written.GAPS else 1.0
+    least = 0.0 if off or pivot.metric not in written.RATIOS else 1.0
     for at, row in enumerate(rows):
         colour, _, marker = LOOKS[at % len(LOOKS)]
         fill = colour if at < len(LOOKS) else "white"
-        places, means, spreads = [], [], []
+        places, means, low, high = [], [], [], []
         for over in range(len(bands)):
             mean = pivot.means[at][over]
-            if mean is not None:
+            if _drawable(mean):
                 places.append(float(at) if alone else over + step * (at - (len(rows) - 1) / 2))
                 means.append(scale * (mean - off))
-                spreads.append(scale * (pivot.spreads[at][over] or 0.0))
-        axes.errorbar(means, places, xerr=spreads if any(spreads) else None, linestyle="none", marker=marker,
+                spread = scale * (pivot.spreads[at][over] or 0.0)
+                low.append(min(spread, max(means[-1] - least, 0.0)))
+                high.append(spread)
+        axes.errorbar(means, places, xerr=[low, high] if any(high) else None, linestyle="none", marker=marker,
             color=colour, markerfacecolor=fill, markersize=5.2, elinewidth=1.0, capsize=2.0,
             label=label(row))  # fmt: skip
     names = rows if alone else bands
@@ -84,10 +92,18 @@ def _figure(pivot: Pivot) -> Figure:
     shown = f"{pivot.metric} - {off:g}" if off else pivot.metric
     unit = " (%)" if pivot.metric in written.GAPS else ""
     axes.set_xlabel(f"{shown}{unit}: {pivot.said}{f', beyond an even {off:g}' if off else ''}")
+    if left := _left_out(pivot):
+        figure.text(0.005, 0.005, left, fontsize=7, va="bottom")
+        figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))  # type: ignore[union-attr,call-arg]
     if not alone:
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title=pivot.rows, alignment="left")
         axes.set_ylabel(pivot.columns)
     return figure
+
+
+def _drawable(mean: float | None) -> TypeGuard[float]:
+    """Whether a number can be drawn: the picture has doubles for its own sums too."""
+    return mean is not None and abs(mean) < 1e290
 
 
 def _scale(pivot: Pivot, values: list[float]) -> tuple[float, bool]:
