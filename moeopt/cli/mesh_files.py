@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.ask import ask
-from moeopt.cli.room_files import Kind, room_document
+from moeopt.cli.room_files import Kind, room_document, said_by
 from moeopt.cli.say import Say, count, few
 from moeopt.cli.verdict import told
 from moeopt.errors import InstanceError, Violation
@@ -73,8 +73,7 @@ def facts(path: str, what: str, document: Any) -> dict[str, Any]:
     from moeopt.mesh.written_plan import written_faults
 
     faults, _ = written_faults(document, path)
-    known = ("method", "status", "stop", "objective", "lower_bound", "gap", "unit", "conflicts", "notes")
-    found: dict[str, Any] = {"name": document["instance"].get("name"), **{key: document.get(key) for key in known}}
+    found: dict[str, Any] = {"name": document["instance"].get("name"), **said_by(document)}
     solution = document.get("solution")
     if isinstance(solution, Mapping) and not faults:
         keys = ("demands", "gpus", "idle_gpus", "total_gpus", "price", "rate_per_s")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from moeopt.cli.ask import ask
-from moeopt.cli.room_files import Kind, room_document
+from moeopt.cli.room_files import Kind, room_document, said_by
 from moeopt.cli.verdict import told
 from moeopt.errors import InstanceError, Violation
 
@@ -62,10 +62,9 @@ def facts(path: str, what: str, content: Any) -> dict[str, Any]:
         from moeopt.microbatch.written_plan import written_faults
 
         faults, _ = written_faults(content, path)
-        known = ("method", "status", "stop", "objective", "lower_bound", "gap", "unit", "notes")
-        said: dict[str, Any] = {key: content.get(key) for key in known}
+        said = said_by(content)
         solution = content.get("solution")
-        if isinstance(solution, Mapping):
+        if isinstance(solution, Mapping) and not faults:
             said |= {key: solution.get(key) for key in ("pattern", "m", "batch", "time_s", "throughput")}
             said["layers"] = solution.get("num_layers")
         return {**said, "faults": faults}

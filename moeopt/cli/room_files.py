@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,3 +55,24 @@ def room_document(path: str, kinds: Iterable[Kind]) -> tuple[str, Any] | None:
     if not found.allow_nan and (b"NaN" in data or b"Infinity" in data):
         read_json(data, path)  # refuses it, unless it stands in a text
     return found.said, found.read(document, path)
+
+
+def said_by(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a result says of itself; None, or nothing, in place of what is of another kind than it writes.
+
+    >>> said_by({"method": "exact", "gap": [1], "notes": 3})["gap"] is None
+    True
+    """
+    texts = {key: document.get(key) for key in ("method", "status", "stop", "unit")}
+    numbers = {key: document.get(key) for key in ("objective", "lower_bound", "gap")}
+    notes, conflicts = document.get("notes"), document.get("conflicts")
+    return {
+        **{key: value if isinstance(value, str) else None for key, value in texts.items()},
+        **{key: value if type(value) in (int, float) else None for key, value in numbers.items()},
+        "notes": [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else [],
+        "conflicts": [
+            one
+            for one in (conflicts if isinstance(conflicts, list) else ())
+            if isinstance(one, Mapping) and isinstance(one.get("message"), str)
+        ],
+    }

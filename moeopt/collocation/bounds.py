@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -63,8 +64,10 @@ def spectral_hull(instance: CollocationInstance, rows: Rows, diagonal: NDArray[n
     """
     units, room = instance.num_units, int(instance.unit_slots.max())
     pairs = _padded(instance, rows)
-    together = Fraction(spectrum.most_pairs(pairs, np.asarray(diagonal, dtype=np.float64), units))
-    return hull.fewest_touched(sizes(rows), units, room, together)
+    together = spectrum.most_pairs(pairs, np.asarray(diagonal, dtype=np.float64), units)
+    if math.isinf(together):
+        return Fraction(0)
+    return hull.fewest_touched(sizes(rows), units, room, Fraction(together))
 
 
 def _by_pairs(instance: CollocationInstance, rows: Rows, certificate: Mapping[str, Any]) -> Fraction:

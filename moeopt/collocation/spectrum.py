@@ -9,6 +9,8 @@ projections of the x_n off the vector of ones sum to 0 and span at most N - 1 di
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,8 @@ from moeopt.limits import Deadline
 Floats = NDArray[np.float64]
 
 STEPS = 120
+HUGE = 1e290
+"""From there on sums may be no doubles."""
 ROUNDING = 64.0
 """Eigenvalues of a symmetric matrix are computed to within a few (dimension) x (machine epsilon) x (norm)."""
 
@@ -27,13 +31,16 @@ def most_pairs(pairs: Floats, diagonal: Floats, units: int) -> float:
     Parameters
     ----------
     pairs, diagonal
-        (M, M) with a diagonal of 0, and (M,); `units` parts of ``M / units`` places.
+        (M, M) with a diagonal of 0, and (M,); `units` parts of ``M / units`` places. A diagonal beyond what sums of
+        doubles hold shows nothing: infinity.
 
     >>> two = np.zeros((4, 4))
     >>> two[0, 1] = two[1, 0] = two[2, 3] = two[3, 2] = 5
     >>> round(most_pairs(two, np.zeros(4), 2), 6)
     10.0
     """
+    if not np.abs(diagonal).max(initial=0.0) < HUGE:
+        return math.inf
     size = len(pairs)
     lowered = _lowered(pairs, diagonal - diagonal.mean())
     values = np.linalg.eigvalsh(lowered)[size - units + 1 :]  # all of them: see _spectrum

@@ -11,6 +11,7 @@ the relaxation; whatever the table, the inequality holds. Several tables give th
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -79,6 +80,8 @@ def floor(rows: Rows, places: int, units: int, tables: list[Floats], diagonal: F
     """Units touched by all tokens, at least, for given tables and diagonal."""
     weights, alpha = combined(rows, places, units, tables)
     most = spectrum.most_pairs(weights, diagonal, units)
+    if math.isinf(most):
+        return 0.0
     return alpha - most - MARGIN * (alpha + most)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from moeopt.forms import result_form
 from moeopt.placement.plan_document import InstanceReference
@@ -143,6 +144,14 @@ class ReplayDocument(BaseModel):
     seed: int
     versions: dict[str, str]
     runtime_s: float
+
+    @field_validator("scored")
+    @classmethod
+    def _windows(cls, value: tuple[int, int], info: ValidationInfo) -> tuple[int, int]:
+        windows = info.data.get("windows")
+        if windows is not None and not 0 <= min(value) <= max(value) < len(windows):
+            raise PydanticCustomError("windows", "must be two of the {count} windows", {"count": len(windows)})
+        return value
 
 
 def read_replay(document: Any, source: str = "") -> ReplayDocument:

@@ -9,6 +9,7 @@ from typing import Any
 
 from moeopt import kinds
 from moeopt.errors import InstanceError, MoeoptError, PlanError
+from moeopt.placement.broken_rules import faults as faults_of
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.moves import count_moves
 from moeopt.placement.plan import Placement
@@ -124,6 +125,8 @@ class _Referee:
             try:
                 if replan is not None:
                     before, plan = plan, _plan(replan) or plan
+                    if wrong := faults_of(self.history.windows[period.scored.start], plan):
+                        raise PlanError(wrong)
                     made.append(self._replan(name, replan, period, before, plan, row))
                 for window in period.scored:
                     if window in given or not row.reason:

@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,3 +116,54 @@ def test_lists_hundreds_deep_are_refused(tmp_path: Path, depth: int) -> None:
     path.write_text(json.dumps(document).replace('"deep"', '{"schema": ' + "[" * depth + "]" * depth + "}"))
     code, said = run("verify", path)
     assert code in (2, 5) and "fault of moeopt" not in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        ("microbatch result", "notes", 1e-308),
+        ("microbatch result", "gap", [2]),
+        ("mesh result", "notes", 2**31),
+        ("mesh result", "conflicts", [[]]),
+        ("mesh result", "gap", {}),
+        ("replay result", "scored", [0, 2**70]),
+        ("replay result", "scored", [-1, 1]),
+        ("replay result", "scored", [1, 3000]),
+    ],
+)
+def test_a_result_of_another_form_is_described_all_the_same(tmp_path: Path, kind: str, key: str, value: object) -> None:
+    """Inspect believed what a plan of meshes or micro-batches, or a replay, says of itself."""
+    path = KINDS[kind].make(tmp_path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    code, said = run("inspect", path)
+    assert code in (0, 2) and key in said and "fault of moeopt" not in said
+
+
+def test_a_plan_of_a_replay_with_layers_too_many_is_a_fault(tmp_path: Path) -> None:
+    path = KINDS["replay result"].make(tmp_path)
+    document = json.loads(path.read_text())
+    replan = next(one for row in document["policies"] for one in row["replans"] if one.get("slot_expert"))
+    replan["slot_expert"] *= 2
+    path.write_text(json.dumps(document))
+    code, said = run("verify", path, tmp_path / "history.npz")
+    assert code == 5 and "the plan has 4 layers, the instance 2" in said
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 1e300])
+def test_a_certificate_beyond_the_largest_double_shows_nothing(tmp_path: Path, value: float) -> None:
+    path = KINDS["collocation result"].make(tmp_path)
+    document = json.loads(path.read_text())
+    found = [one for one in certificates(document) if one.get("diagonal")]
+    for one in found:
+        one["diagonal"][0] = value
+    path.write_text(json.dumps(document))
+    code, said = run("verify", path)
+    assert found and code in (0, 5) and "fault of moeopt" not in said
+
+
+def certificates(item: object) -> Iterator[dict[str, Any]]:
+    """Every mapping in a document."""
+    if isinstance(item, dict):
+        yield item
+    for one in item.values() if isinstance(item, dict) else item if isinstance(item, list) else ():
+        yield from certificates(one)
