@@ -33,7 +33,8 @@ NEAR = 3
 """How many feasible slot totals are listed on each side."""
 MOST_SLOTS = 2**24
 """More slots no instance has."""
-MOST_LAYERS, MOST_BYTES = 1_000_000, 2**1000
+MOST_EXPERTS = MOST_LAYERS = 1_000_000
+MOST_BYTES = 2**1000
 """More are surely a slip, and no double counts them."""
 MEMORY = "--memory-budget"
 LEAST_MEMORY = 1e5
@@ -46,7 +47,7 @@ def check(
     json: Json,
     which: WhichLlm,
     experts: Annotated[
-        int | None, typer.Option("--experts", min=1, max=1_000_000, help="E, experts of a layer (as the LLM has).")
+        int | None, typer.Option("--experts", min=1, max=MOST_EXPERTS, help="E, experts of a layer (as the LLM has).")
     ] = None,
     slots: Annotated[int | None, typer.Option("--slots", help="S, slots of all GPUs.")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="G, number of GPUs.")] = None,
@@ -111,6 +112,8 @@ def check(
         found.add(
             "--expert-bytes", "missing", rule="is needed beside --memory-budget", fix="Give the size of an expert"
         )
+    if (experts or 1) > MOST_EXPERTS:
+        found.add("experts", experts or 1, rule=f"must be at most {MOST_EXPERTS:,}", fix="Check what the LLM says")
     if (layers or 1) > MOST_LAYERS:
         found.add("--layers", layers or 1, rule=f"must be at most {MOST_LAYERS}", fix="Check the number")
     elif each is not None and each > MOST_BYTES:

@@ -167,3 +167,12 @@ def certificates(item: object) -> Iterator[dict[str, Any]]:
         yield item
     for one in item.values() if isinstance(item, dict) else item if isinstance(item, list) else ():
         yield from certificates(one)
+
+
+def test_an_llm_of_billions_of_experts_is_refused(tmp_path: Path) -> None:
+    """A table of them was made."""
+    path = KINDS["config.json"].make(tmp_path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "n_routed_experts": 2**31}))
+    with watched("check"):
+        code, said = run("check", "--hf-config", path, "--gpus", 2, "--slots", 8)
+    assert code == 2 and "experts = 2147483648: must be at most 1,000,000" in said
