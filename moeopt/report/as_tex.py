@@ -20,7 +20,7 @@ _SIGNS = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
+    '"': "''",
     words.NONE: "--",
     "…": r"\dots{}",
     "“": "``",

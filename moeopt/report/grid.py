@@ -42,7 +42,7 @@ def sheet(pivot: Pivot, name: str) -> Sheet:
         heads=[Head(pivot.columns, head) if pivot.columns else Head(head) for head in written.heads(pivot)[1:]],
         lines=lines,
         notes=[(reason, []) for reason in written.reasons(pivot)],
-        footnotes=_footnotes(pivot),
+        footnotes=_footnotes(pivot, starred=any(cell.endswith(" *") for line in lines for cell in line.cells)),
         closing="Means hide what single cells show: --metric gap_worst and the file of each cell have that.",
         figures=partial(_figures, pivot),
         versions={},
@@ -52,12 +52,12 @@ def sheet(pivot: Pivot, name: str) -> Sheet:
     )
 
 
-def _footnotes(pivot: Pivot) -> list[tuple[str, str]]:
+def _footnotes(pivot: Pivot, *, starred: bool) -> list[tuple[str, str]]:
     most = max((count for row in pivot.counts for count in row), default=0)
     found = [(pivot.metric, pivot.said)]
     if any(0 < count < most for row in pivot.counts for count in row):
         found.append(("(n)", "cells that the mean is over, where others are over more: it is not compared with those"))
-    if written.best(pivot):
+    if starred:
         setting = "column" if pivot.rows == "policy" else "row"
         found.append(("*", f"the least of its {setting}, of those that are over all its cells"))
     return found

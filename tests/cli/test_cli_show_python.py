@@ -215,6 +215,11 @@ def test_values_are_written_by_public_names():
 GRID = "policies: [contiguous, lpt]\nshapes: {g: {gpus: 2, slots: 8}, h: {gpus: 4, slots: 8}}\nseeds: [0, 1]\n"
 
 
+def test_shown_python_of_a_grid_in_json_prints_json(moeopt, folder):
+    Path("grid.yaml").write_text(GRID + "loads: {z: {generator: zipf, layers: 2, experts: 8, top_k: 2}}\n")
+    assert "print(to_json(table.to_dict()))" in moeopt("bench", "grid.yaml", "-o", "one", "--json", "--show-python").out
+
+
 @pytest.mark.parametrize("ending", ["tex", "csv", "md", "json", "svg", "html"])
 def test_shown_python_of_a_grid_writes_the_same_table(moeopt, folder, ending):
     Path("grid.yaml").write_text(GRID + "loads: {z: {generator: zipf, layers: 2, experts: 8, top_k: 2}}\n")

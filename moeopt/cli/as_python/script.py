@@ -193,7 +193,12 @@ def _written(renderer: Renderer, answer: str, given: Mapping[str, Any], command:
         renderer.imports.update(("from moeopt.bench import pivot, read_cells", "from pathlib import Path"))
         axes = axes_of(str(given["by"]))
         cells = f"read_cells(Path({quoted(given['folder'])}), grid.cells())"
-        lines = [f"table = pivot({cells}, {renderer.value(axes)}, {quoted(given['metric'])})", "print(table.as_text())"]
+        lines = [f"table = pivot({cells}, {renderer.value(axes)}, {quoted(given['metric'])})"]
+        if given.get("json"):
+            renderer.imports.add("from moeopt.documents import to_json")
+            lines.append("print(to_json(table.to_dict()))")
+        else:
+            lines.append("print(table.as_text())")
         return lines if given.get("table") is None else [*lines, *_pivoted(renderer, given, command)]
     if answer == "table":
         return [_loads(renderer, str(given["output"]), given)]
