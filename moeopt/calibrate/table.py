@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ class Table:
                 check.add(names[0], "missing", rule="must be a column", fix=self._call_it(names))
             return np.full(len(self), np.nan if default is None else default)
         cells = self.columns[name]
-        plain = all(type(cell) in (int, float) for cell in cells)
+        plain = all(type(cell) is float for cell in cells)
         values = np.array(cells if plain else [_number(cell) for cell in cells], dtype=float)
         for place in np.flatnonzero(~((values >= LEAST) & (values <= MOST))).tolist():
             fix, rule = "Leave the row out, or repair it", "must be a finite number > 0"
@@ -141,10 +142,13 @@ def read_table(path: str) -> Table:
 
 
 def _number(cell: Any) -> float:
-    if isinstance(cell, str):
-        found = number(cell)
-        return np.nan if found is None else float(found)
-    return float(cell) if isinstance(cell, int | float) and not isinstance(cell, bool) else np.nan
+    found = number(cell) if isinstance(cell, str) else cell
+    if not isinstance(found, int | float) or isinstance(found, bool):
+        return math.nan
+    try:
+        return float(found)
+    except OverflowError:  # a whole number beyond a double
+        return math.inf
 
 
 def _from_csv(data: bytes, path: str) -> dict[str, list[Any]]:

@@ -176,3 +176,14 @@ def test_an_llm_of_billions_of_experts_is_refused(tmp_path: Path) -> None:
     with watched("check"):
         code, said = run("check", "--hf-config", path, "--gpus", 2, "--slots", 8)
     assert code == 2 and "experts = 2147483648: must be at most 1,000,000" in said
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_a_measurement_beyond_the_largest_double_is_refused(tmp_path: Path, digits: int) -> None:
+    path = KINDS["table nccl"].make(tmp_path)
+    head, first, *rest = path.read_text().splitlines()
+    cells = first.split(",")
+    cells[-2] = "9" * digits
+    path.write_text("\n".join([head, ",".join(cells), *rest]))
+    code, said = run("calibrate", path, "-q")
+    assert code == 2 and "message_size[row 1]" in said
