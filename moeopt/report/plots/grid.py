@@ -25,7 +25,7 @@ def grid_plot(pivot: Pivot, prefix: str) -> Plot:
         svg = to_svg(_figure(pivot), prefix)
     title = f"{pivot.metric} by {pivot.rows}" + (f" and {pivot.columns}" if pivot.columns else "")
     caption = f"{pivot.said[0].upper()}{pivot.said[1:]}; a mean a point"
-    caption += ", one standard deviation to each side, cut at the least that there can be." if _spread(pivot) else "."
+    caption += ", one standard deviation to each side, as far as there can be such numbers." if _spread(pivot) else "."
     left = _left_out(pivot)
     caption += f" {left}." if left else ""
     return Plot(title, svg, f"{title}. {caption}", caption)
@@ -88,13 +88,15 @@ def _figure(pivot: Pivot) -> Figure:
         axes.axhline(edge - 0.5, color=FAINT, linewidth=0.6)
     if wide:
         axes.set_xscale("log")
+        axes.set_xlim(left=scale * (min(values) - off) / 2)  # whiskers that come near 0 run off the edge
         axes.xaxis.set_major_formatter("{x:g}")
     shown = f"{pivot.metric} - {off:g}" if off else pivot.metric
     unit = " (%)" if pivot.metric in written.GAPS else ""
     axes.set_xlabel(f"{shown}{unit}: {pivot.said}{f', beyond an even {off:g}' if off else ''}")
     if left := _left_out(pivot):
-        figure.text(0.005, 0.005, left, fontsize=7, va="bottom")
-        figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))  # type: ignore[union-attr,call-arg]
+        foot = 0.2 / figure.get_figheight()
+        figure.text(0.005, 0.1 * foot, left, fontsize=7, va="bottom")
+        figure.get_layout_engine().set(rect=(0, foot, 1, 1 - foot))  # type: ignore[union-attr,call-arg]
     if not alone:
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title=pivot.rows, alignment="left")
         axes.set_ylabel(pivot.columns)
