@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, replace
 from inspect import signature
 from typing import Any
 
@@ -259,3 +260,19 @@ def test_a_plan_is_a_copy_that_nobody_writes_to() -> None:
         assert plan.replicas(3).tolist() == [[1, 2, 1]]
     with pytest.raises(ValueError, match="read-only"):
         plan.slot_expert[0, 0] = 1
+
+
+@pytest.mark.parametrize("name", [one.name for one in fields(mesh.Config)])
+def test_a_configuration_of_any_fields_is_answered_or_refused(name: str) -> None:
+    """Lists, arrays and numbers beyond a double were stumbled over from inside."""
+    bought = mesh.MeshInstance(**ASKED)  # type: ignore[arg-type]
+    for wrong in ([1], "x", None, {}, np.array([1, 2]), 10**400, float("nan"), 3, 3.5, True, (1,), object()):
+        config = replace(CONFIG, **{name: wrong})
+        for call in (
+            lambda config=config: mesh.solve(mesh.MeshInstance(**{**ASKED, "configs": [config]})),
+            lambda config=config: mesh.evaluate(bought, mesh.MeshPlan((mesh.Pool(config, 1),))),
+        ):
+            try:
+                call()
+            except MoeoptError as error:
+                assert str(error), name

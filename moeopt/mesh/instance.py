@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -17,6 +17,7 @@ from moeopt.llm.facts import LlmFacts
 from moeopt.llm.precision import FORMATS
 from moeopt.mesh import given, roles
 from moeopt.mesh.config import Config, Family
+from moeopt.mesh.config_document import config_faults
 from moeopt.mesh.degrees import MOST_DEGREE
 from moeopt.mesh.hardware import GpuType
 from moeopt.mesh.imbalance import Imbalance
@@ -176,7 +177,8 @@ class MeshInstance(Documented):
         if self.configs is not None:
             put("configs", kinds.listed(check, "configs", self.configs, Config))
             for place, config in enumerate(self.configs or ()):
-                kinds.mapping(check, f"configs[{place}].gpus", config.gpus, '{"H100": 2}')
+                found = config_faults(config)
+                check.found += [replace(one, field=f"configs[{place}].{one.field}") for one in found]
         kinds.is_a(check, "imbalance", self.imbalance, Imbalance)
         if kinds.mapping(check, "sides", self.sides, '{"prefill": "H800"}'):
             for role, name in self.sides.items():

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from moeopt.errors import InstanceError, PlanError, shortened
 from moeopt.mesh.config import Config
+from moeopt.mesh.config_document import config_faults
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import configs_of
 
@@ -29,6 +30,8 @@ class Pool:
     def __post_init__(self) -> None:
         if not isinstance(self.config, Config):
             raise PlanError([f"{shortened(repr(self.config))} is no configuration: Config(...) makes one"])
+        if wrong := config_faults(self.config):
+            raise PlanError(map(str, wrong))
         if not isinstance(self.replicas, Integral) or isinstance(self.replicas, bool):
             raise PlanError([f"{shortened(repr(self.replicas))} replicas, must be a whole number"])
 
