@@ -112,8 +112,8 @@ def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = No
         rule = f"loads must be 0 or at least {LEAST:.3g}, below which a double has fewer digits"
         _name_places((array > 0) & (array < LEAST), array, rule, "Use another unit, or 0", check, layers)
         with np.errstate(over="ignore"):
-            if not bad.any() and not np.isfinite(array.astype(np.float64).sum(axis=1)).all():
-                rule = "the sum over experts must stay finite"
+            if not bad.any() and not np.isfinite(array.astype(np.float64).sum()):
+                rule = "the sum of all must stay finite"
                 check.add("loads", "...", rule=rule, fix="Divide all loads by one number")
     else:
         _name_places(array < 0, array, "loads must be >= 0", "Did a counter wrap?", check, layers)
