@@ -113,7 +113,7 @@ def as_loads(value: Any, check: Violations, *, layers: Sequence[int] | None = No
         _name_places((array > 0) & (array < LEAST), array, rule, "Use another unit, or 0", check, layers)
         with np.errstate(over="ignore"):
             if not bad.any() and not np.isfinite(array.astype(np.float64).sum()):
-                rule = "the sum of all must stay finite"
+                rule = "the sum of all must fit a double"
                 check.add("loads", "...", rule=rule, fix="Divide all loads by one number")
     else:
         _name_places(array < 0, array, "loads must be >= 0", "Did a counter wrap?", check, layers)

@@ -192,4 +192,4 @@ def test_a_measurement_beyond_the_largest_double_is_refused(tmp_path: Path, digi
 def test_loads_that_no_double_holds_together_are_refused(tmp_path: Path) -> None:
     (tmp_path / "loads.csv").write_text("1e308,1\n1e308,1\n")
     code, said = run("inspect", tmp_path / "loads.csv")
-    assert code == 2 and "the sum of all must stay finite" in said
+    assert code == 2 and "the sum of all must fit a double" in said
