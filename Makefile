@@ -45,7 +45,8 @@ demo: $(VENV)/run.stamp
 	  --methods contiguous,round_robin,snake,eplb,lpt,search -o out/demo.html --force
 	@echo "The report is out/demo.html: open it in a browser."
 
-# Every page says in its head the command that made it. Times apart, the same bytes come again.
+# Every page says in its head the command that made it. Times apart the same bytes come again, but on another kind of processor,
+# whose linear algebra rounds the eigenvalues that bounds of a collocation are made of in its own way.
 PLACEMENT := $(LOADS) --gpus 32 --slots 96 --methods contiguous,round_robin,snake,eplb,lpt,search
 ROUTING := instances/made/routing_law_to_intent.json
 COLLOCATION := instances/made/collocation_planted.npz --cluster 4x8-h100
