@@ -18,7 +18,7 @@ help:
 	@echo "make coverage   lines and branches that the tests reach, file by file; 10 to 30 minutes"
 	@echo "make cases   inputs that have broken planners, one by one: what came, and whether that is right"
 	@echo "make package   wheel and sdist, installed and used in empty environments; some minutes; PYTHONS=\"python3.11 python3.13\""
-	@echo "make bench   the table of targets, about 25 minutes; kept in reports/placement-bench.md"
+	@echo "make bench   the table of targets, 10 to 25 minutes; kept in reports/placement-bench.md"
 	@echo "make mutants   small faults put into referees and bounds, and the tests that notice; half an hour or more"
 	@echo "make fuzz    every kind of file read damaged, half a minute each; what breaks a reader is kept in out/fuzz"
 	@echo "make reference   values of the sources beside ours"

@@ -14,7 +14,7 @@ from moeopt.errors import InstanceError, Violation
 
 EXAMPLE = """Example:
 
-moeopt export loads.csv --gpus 2 --slots 6 --layer 0 --format lp -o layer0.lp
+moeopt export loads.csv --gpus 2 --slots 66 --layer 0 --format lp -o layer0.lp
 
 moeopt export mesh-plan.json --format mps"""
 

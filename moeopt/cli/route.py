@@ -63,7 +63,7 @@ def route(
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option("--method", help="auto, newton, integer, local_first, lp, even, waterfill, sglang_static, ...."),
+        typer.Option("--method", help="auto (default), or one of those that moeopt info methods shows of routing."),
     ] = None,
     local: Annotated[
         bool, typer.Option("--local", help="At equal balance, keep tokens on their node; needs --nodes.")

@@ -9,6 +9,7 @@ line that is shown was not printed, or Python fails.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -116,4 +117,6 @@ def main(given: str | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2]))
+    words = argparse.ArgumentParser(prog="python -m tests.benchmarks.readme", description=main.__doc__)
+    words.add_argument("folder", nargs="?", help="where the commands are run; a new one where none is given")
+    sys.exit(main(words.parse_args().folder))

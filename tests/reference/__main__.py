@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from numbers import Real
 from typing import Any
@@ -58,4 +59,6 @@ def main(texts: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    words = argparse.ArgumentParser(prog="python -m tests.reference", description=main.__doc__)
+    words.add_argument("texts", nargs="*", help="only values whose id or section has one of these")
+    sys.exit(main(words.parse_args().texts))

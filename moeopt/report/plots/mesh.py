@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moeopt.report.plots.canvas import FAINT, INK, Plot, new_figure, style, to_svg
 from moeopt.report.plots.files import as_png, as_svg
@@ -44,11 +44,12 @@ def pareto_plot(solution: Mapping[str, Any], prefix: str) -> Plot:
     """The front for a page; ids begin with `prefix`."""
     with style():
         svg = to_svg(_figure(solution), prefix)
-    bought = [point["label"] for point in solution["pareto"] if point["bought"]]
+    bought = [one.name for one in _bought(solution, _placed(solution))]
     named = f"; bought: {', '.join(bought)}" if bought else ""
     caption = (
         "Each point is a configuration at one batch; GPUs that prefill for it count. The line joins those that no "
-        "other beats in both; hollow ones miss a service level, ringed ones are bought."
+        "other beats in both; hollow ones miss a service level, ringed ones are bought. What is bought need not lie on "
+        "the line: a few whole replicas that just carry the rate may be cheaper than fast ones that stand idle."
     )
     title = "Speed of one user against throughput of a GPU"
     joint = sum(point["joint"] for point in solution["pareto"])
@@ -58,7 +59,7 @@ def pareto_plot(solution: Mapping[str, Any], prefix: str) -> Plot:
 def _figure(solution: Mapping[str, Any]) -> Figure:
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-    points = [point for point in solution["pareto"] if point["whole_tokens_per_s"] is not None]
+    points = _placed(solution)
     figure = new_figure(4.9)
     axes = figure.subplots()
     axes.grid(color=FAINT, linewidth=0.4)
@@ -66,19 +67,15 @@ def _figure(solution: Mapping[str, Any]) -> Figure:
         _front(axes, solution, [point for point in points if point["demand"] == demand])
     _points(axes, points)
     bought = _bought(solution, points)
-    if bought:
-        look: dict[str, Any] = {
-            "markersize": 11,
-            "markerfacecolor": "none",
-            "markeredgecolor": INK,
-            "markeredgewidth": 1.4,
-        }
-        across, up = zip(*((x, y) for x, y, _ in bought), strict=True)
-        axes.plot(across, up, "o", linestyle="", label="bought", zorder=4, **look)
+    ring: dict[str, Any] = {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 1.4}
+    for pool in bought:
+        colour, mark = COLOURS.get(pool.family, INK), MARKERS.get(pool.family, "o")
+        axes.plot([pool.x], [pool.y], mark, linestyle="", color=colour, markersize=5.6, zorder=4)
+        axes.plot([pool.x], [pool.y], "o", linestyle="", label=f"bought ({pool.family}): {pool.name}", zorder=5, **ring)
     axes.set_xlabel("output tokens a second of one user (1 / TPOT)")
     axes.set_ylabel("output tokens a second of one GPU,\nwhole requests: GPUs that prefill count")
-    speeds = [*(point["user_tokens_per_s"] for point in points), *(x for x, _, _ in bought)]
-    each = [*(point["whole_tokens_per_s"] for point in points), *(y for _, y, _ in bought)]
+    speeds = [*(point["user_tokens_per_s"] for point in points), *(one.x for one in bought)]
+    each = [*(point["whole_tokens_per_s"] for point in points), *(one.y for one in bought)]
     if points and max(speeds) > 4 * min(speeds):
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_locator(LogLocator(base=2, subs=(1.0, 1.5)))
@@ -167,8 +164,21 @@ def _points(axes: Any, points: Sequence[Point]) -> None:
             axes.plot(across, up, mark, linestyle="", label=name, zorder=3, **look)
 
 
-def _bought(solution: Mapping[str, Any], points: Sequence[Point]) -> list[tuple[float, float, str]]:
-    """Speed, throughput with prefill, and name of what is bought and decodes."""
+class Bought(NamedTuple):
+    """What is bought and decodes: speed, throughput with prefill, family, and replicas with shape and batch."""
+
+    x: float
+    y: float
+    family: str
+    name: str
+
+
+def _placed(solution: Mapping[str, Any]) -> list[Point]:
+    """Points that have a throughput of whole requests."""
+    return [point for point in solution["pareto"] if point["whole_tokens_per_s"] is not None]
+
+
+def _bought(solution: Mapping[str, Any], points: Sequence[Point]) -> list[Bought]:
     beside = {
         point["demand"]: 1 / point["whole_tokens_per_s"] - 1 / point["gpu_tokens_per_s"]
         for point in points
@@ -182,13 +192,13 @@ def _bought(solution: Mapping[str, Any], points: Sequence[Point]) -> list[tuple[
             demand = solution["demands"][config["demand"]]
             each = pool["decode_per_s"] * demand["output_tokens_per_s"] / demand["rate_per_s"] / gpus
             name = f"{pool['replicas']} x {_name(pool['label'])}, batch {config['batch']}"
-            found.append((1 / config["tpot_s"], 1 / (1 / each + alone), name))
+            found.append(Bought(1 / config["tpot_s"], 1 / (1 / each + alone), config["family"], name))
     return found
 
 
-def _names(figure: Figure, axes: Any, points: Sequence[Point], bought: Sequence[tuple[float, float, str]]) -> None:
+def _names(figure: Figure, axes: Any, points: Sequence[Point], bought: Sequence[Bought]) -> None:
     """Names of what is bought, and of shapes along the front where there is room."""
-    labels = [Label(x, y, name, bold=True) for x, y, name in bought]
+    labels = [Label(one.x, one.y, one.name, bold=True) for one in bought]
     demands = dict.fromkeys(point["demand"] for point in points)
     for demand in demands:
         joint = [point for point in points if point["demand"] == demand and point["joint"]]
