@@ -7,6 +7,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from moeopt.documents import current_folder
@@ -82,15 +83,13 @@ def listed(
 def call(policy: Policy, instance: Any, limits: Limits, seed: int) -> tuple[Any, float]:
     """What the policy answers and the seconds it took; an attempt to end the process is a failure like any other.
 
-    The policy can write into no array of the instance, in a worker either, and has a copy of all else that is in it.
-    Files are where they were after it.
+    The policy has a copy of the instance, in which it can write into no array, and files are where they were after it.
     """
-    _seal(instance)
     instance = _own_copy(instance)
     folder = current_folder()
     start_s = time.perf_counter()
     try:
-        return policy(instance, limits, seed), time.perf_counter() - start_s
+        return policy(instance, replace(limits), seed), time.perf_counter() - start_s
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:  # SystemExit and the like must not pass for the end of moeopt
@@ -117,35 +116,16 @@ def _text(error: BaseException) -> str:
         return "its message cannot be shown"
 
 
-def _seal(instance: Any) -> None:
-    """Make every array of an instance read-only for good: a view, whose flag its holder cannot turn back.
-
-    In a worker arrays come out of their pickle writable.
-    """
+def _own_copy(instance: Any) -> Any:
+    """The instance again, with nothing in common; its arrays are read-only, so that a slip is told."""
     import numpy as np
 
-    held = getattr(instance, "__dict__", {})
+    own = copy.deepcopy(instance)
+    held = getattr(own, "__dict__", {})
     for name, value in list(held.items()):
         if isinstance(value, np.ndarray):
-            owner = value
-            while isinstance(owner.base, np.ndarray):
-                owner = owner.base
-            if owner is not value and not owner.flags.writeable and owner.base is None:
-                continue
-            own = value if owner is value and value.base is None else value.copy()
-            own.flags.writeable = False
-            held[name] = own.view()
-
-
-def _own_copy(instance: Any) -> Any:
-    """The instance again, with sealed arrays in common and nothing else that can be changed."""
-    import numpy as np
-
-    own = copy.copy(instance)
-    held = getattr(own, "__dict__", {})
-    shared = {id(value): value for value in held.values() if isinstance(value, np.ndarray)}
-    for name, value in list(held.items()):
-        held[name] = copy.deepcopy(value, dict(shared))
+            value.flags.writeable = False
+            held[name] = value.view()
     return own
 
 

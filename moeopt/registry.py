@@ -58,6 +58,10 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
     def as_plan(self, instance: InstanceT, raw: Any) -> PlanT:
         """Take a plan in any form that somebody's policy returns."""
 
+    def from_policy(self, instance: InstanceT, raw: Any) -> PlanT:
+        """What somebody's policy answers as a plan of our own, of which whoever made it has no part."""
+        return self.as_plan(instance, raw)
+
     @abstractmethod
     def evaluate(self, instance: InstanceT, plan: Any, split: str | None = None) -> Any:
         """Judge a plan; raises `PlanError` with every fault."""
@@ -144,7 +148,7 @@ class Problem(ABC, Generic[InstanceT, PlanT]):
             raw, elapsed_s = call(policy, instance, context.limits, context.seed)
             out_of_time, notes = overrun(context.limits, elapsed_s)
             stop = Stop.TIME if out_of_time else Stop.FINISHED
-            return Outcome(self.as_plan(instance, raw), stop, notes=notes)
+            return Outcome(self.from_policy(instance, raw), stop, notes=notes)
 
         first_line = ((getattr(policy, "__doc__", None) or "").strip().splitlines() or ["a registered policy"])[0]
         return Method(name, run, summary or first_line, claim="plug-in")

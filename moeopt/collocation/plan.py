@@ -31,10 +31,13 @@ class Collocation:
 
     slot_expert: NDArray[np.int32]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slot_expert", slot_table(self.slot_expert))
+
     @classmethod
     def of(cls, slot_expert: Any) -> Collocation:
         """Copy anything array-like, one layer flat or all layers; refuse what is not whole numbers."""
-        return cls(slot_table(slot_expert))
+        return cls(slot_expert)
 
 
 def as_collocation(instance: CollocationInstance, raw: Any) -> Collocation:

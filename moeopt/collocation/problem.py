@@ -29,6 +29,10 @@ class CollocationProblem(Problem[CollocationInstance, Collocation]):
         """Take a `Collocation`, an array, or nested lists."""
         return as_collocation(instance, raw)
 
+    def from_policy(self, instance: CollocationInstance, raw: Any) -> Collocation:
+        """A copy."""
+        return Collocation.of(as_collocation(instance, raw).slot_expert)
+
     def evaluate(self, instance: CollocationInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
         """Judge a plan exactly; raises `PlanError` with every fault.
 

@@ -6,6 +6,7 @@ Nothing is imported before the first call. `jit` marks a function of the numba-c
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from moeopt.documents import current_folder
 from moeopt.limits import Deadline
 from moeopt.result import MACHINE_NOTE
 
@@ -45,6 +47,19 @@ def interpreter_note(what: str, compiled: bool, room_s: float = 2 * LOAD_S) -> s
         f"the time limit leaves no room to load compiled code, so {what} ran interpreted, some hundred times slower: "
         f"allow {room_s:g} s more, or solve in a process that has called moeopt.kernels.warmup()"
     )
+
+
+def _numba() -> Any:
+    """The package; from a folder that was deleted, where a package that it looks for would not load, from the root."""
+    if current_folder() is not None:
+        return importlib.import_module("numba")
+    here = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir("/")
+        return importlib.import_module("numba")
+    finally:
+        os.fchdir(here)
+        os.close(here)
 
 
 KERNELS: list[Kernel[Any, Any]] = []
@@ -89,14 +104,14 @@ class Kernel(Generic[P, R]):
         return self.compiled
 
     def _compile(self) -> Callable[P, R]:
-        import numba
-
+        numba = _numba()
         inner = self._with_compiled_callees()
         try:
-            return numba.njit(cache=True, nogil=True, error_model="numpy")(inner)
+            made: Callable[P, R] = numba.njit(cache=True, nogil=True, error_model="numpy")(inner)
         except RuntimeError:  # no folder for the cache can be written
             self.cached = False
-            return numba.njit(nogil=True, error_model="numpy")(inner)
+            made = numba.njit(nogil=True, error_model="numpy")(inner)
+        return made
 
     def _with_compiled_callees(self) -> Callable[P, R]:
         """Numba resolves globals at compile time: kernels that this one calls must be dispatchers by then."""

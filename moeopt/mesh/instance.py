@@ -15,6 +15,7 @@ from moeopt.documented import Documented
 from moeopt.errors import Violations, did_you_mean
 from moeopt.llm.facts import LlmFacts
 from moeopt.llm.precision import FORMATS
+from moeopt.llm.reading import MOST_LAYERS
 from moeopt.mesh import given, roles
 from moeopt.mesh.config import Config, Family
 from moeopt.mesh.config_document import config_faults
@@ -52,7 +53,8 @@ class Demand:
 
     def __post_init__(self) -> None:
         check = Violations()
-        kinds.is_a(check, "llm", self.llm, LlmFacts)
+        if kinds.is_a(check, "llm", self.llm, LlmFacts) and not self.llm.layers <= MOST_LAYERS:
+            check.add("llm.layers", self.llm.layers, rule=f"must be at most {MOST_LAYERS:,}", fix="Check the number")
         kinds.is_a(check, "workload", self.workload, Workload)
         kinds.is_a(check, "slo", self.slo, Slo)
         kinds.is_a(check, "numerics", self.numerics, Numerics, none=True)

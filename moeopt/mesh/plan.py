@@ -13,6 +13,8 @@ from moeopt.mesh.config_document import config_faults
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import configs_of
 
+MOST_REPLICAS = 1_000_000_000
+
 
 @dataclass(frozen=True)
 class Pool:
@@ -34,6 +36,9 @@ class Pool:
             raise PlanError(map(str, wrong))
         if not isinstance(self.replicas, Integral) or isinstance(self.replicas, bool):
             raise PlanError([f"{shortened(repr(self.replicas))} replicas, must be a whole number"])
+        if abs(self.replicas) > MOST_REPLICAS:
+            raise PlanError([f"{shortened(repr(self.replicas))} replicas, must be at most {MOST_REPLICAS:,}"])
+        object.__setattr__(self, "replicas", int(self.replicas))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Number = Annotated[str, Field(pattern=r"^-?[0-9]+(/[1-9][0-9]*)?$", max_length=5000)]
+"""A fraction: what else Python reads as one may take it hours."""
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
@@ -14,7 +16,7 @@ class Covering(BaseModel):
 
     model_config = STRICT
     kind: Literal["covering"]
-    value: str
+    value: Number
 
 
 class Dual(BaseModel):
@@ -22,9 +24,9 @@ class Dual(BaseModel):
 
     model_config = STRICT
     kind: Literal["dual"]
-    value: str
-    served: list[Annotated[list[int | str], Field(min_length=3, max_length=3)]]
-    gpus: list[str]
+    value: Number
+    served: list[Annotated[list[int | Number], Field(min_length=3, max_length=3)]]
+    gpus: list[Number]
 
 
 class Starved(BaseModel):
@@ -40,7 +42,7 @@ class Faster(BaseModel):
 
     model_config = STRICT
     kind: Literal["faster"]
-    value: str
+    value: Number
     below: Annotated[Covering | Dual | Starved, Field(discriminator="kind")] | None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, suppress
+from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,7 +14,7 @@ from moeopt.mesh.clock import OutOfTime, watching
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.late import sooner_notes
 from moeopt.mesh.market import is_partial
-from moeopt.mesh.plan import MeshPlan, as_plan
+from moeopt.mesh.plan import MeshPlan, Pool, as_plan
 from moeopt.registry import Context, Method, Outcome, Problem
 from moeopt.result import CERTIFIED_TOLERANCE, SOLVER_TOLERANCE, BoundKind, Result, Status, Stop, relative_gap
 
@@ -44,6 +45,11 @@ class MeshProblem(Problem[MeshInstance, MeshPlan]):
     def as_plan(self, instance: MeshInstance, raw: Any) -> MeshPlan:
         """Take a `MeshPlan`, replicas by configuration, or the solution of a result."""
         return as_plan(instance, raw)
+
+    def from_policy(self, instance: MeshInstance, raw: Any) -> MeshPlan:
+        """A copy."""
+        pools = as_plan(instance, raw).pools
+        return MeshPlan(tuple(Pool(deepcopy(pool.config), int(pool.replicas)) for pool in pools))
 
     def evaluate(self, instance: MeshInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
         """Judge a plan exactly; raises `PlanError` with every fault.

@@ -35,6 +35,7 @@ class MicrobatchPlan:
         for name, value in (("m", self.m), ("batch", self.batch)):
             if isinstance(value, bool) or not isinstance(value, Integral):
                 raise PlanError([f"{name} = {shortened(repr(value))} is not a whole number"])
+            object.__setattr__(self, name, int(value))
         rows = self.sequences
         if rows is not None and not (isinstance(rows, tuple) and all(isinstance(row, tuple) for row in rows)):
             raise PlanError(["sequences are tuples of item numbers, one a resource"])

@@ -134,12 +134,16 @@ class Solution(BaseModel):
     timeline: Drawn
 
 
+FRACTION = r"^[0-9]+(/[1-9][0-9]*)?$"
+"""What else Python reads as a fraction may take it hours."""
+
+
 class Candidates(BaseModel):
     """``[m, batch, kind, where, seconds]`` of every candidate, and the least of them as the objective counts."""
 
     model_config = _STRICT
     kind: Literal["candidates"]
-    value: str
+    value: str = Field(pattern=FRACTION, max_length=5000)
     candidates: list[Annotated[list[int | str], Field(min_length=5, max_length=5)]]
 
 

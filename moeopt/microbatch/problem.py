@@ -37,6 +37,11 @@ class MicrobatchProblem(Problem[MicrobatchInstance, MicrobatchPlan]):
         """Take a `MicrobatchPlan`, ``(m, batch)`` or a mapping."""
         return as_plan(raw)
 
+    def from_policy(self, instance: MicrobatchInstance, raw: Any) -> MicrobatchPlan:
+        """A copy."""
+        plan = as_plan(raw)
+        return as_plan((plan.m, plan.batch, plan.sequences))
+
     def evaluate(self, instance: MicrobatchInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
         """Judge a plan exactly; raises `PlanError` with every fault.
 

@@ -33,8 +33,12 @@ class PlacementProblem(Problem[PlacementInstance, Placement]):
 
     def as_plan(self, instance: PlacementInstance, raw: Any) -> Placement:
         """Take a `Placement`, an (L, S) array or nested lists."""
+        return as_placement(instance, raw)
+
+    def from_policy(self, instance: PlacementInstance, raw: Any) -> Placement:
+        """A copy."""
         plan = as_placement(instance, raw)
-        return Placement(plan.slot_expert, plan.shares)  # its own, of which whoever made the plan has no part
+        return Placement(plan.slot_expert, plan.shares)
 
     def evaluate(self, instance: PlacementInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
         """Judge a plan exactly; raises `PlanError` with every fault.

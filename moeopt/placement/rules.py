@@ -100,7 +100,7 @@ def running_plan(
             check.add("current", seen, rule=f"must have one expert a slot, {len(gpus)}", fix=fix, where=where)
             continue
         for slot, item in enumerate(row):
-            good = isinstance(item, int | np.integer) and not isinstance(item, bool | np.bool_)
+            good = isinstance(item, int | np.integer) and not isinstance(item, bool | np.bool_ | np.timedelta64)
             if not good or not -1 <= item < instance.num_experts:
                 rule = f"expert ids run from 0 to {instance.num_experts - 1}, -1 is an empty slot"
                 check.add("current", item, rule=rule, fix="Give an id in that range", where=f"{where}, slot {slot}")

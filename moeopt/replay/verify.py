@@ -13,8 +13,10 @@ from moeopt.placement.broken_rules import faults as faults_of
 from moeopt.placement.instance import PlacementInstance
 from moeopt.placement.moves import count_moves
 from moeopt.placement.plan import Placement
+from moeopt.placement.verify import evaluate
 from moeopt.replay.document import MapDocument, PolicyDocument, ReplanDocument, ReplayDocument, read_replay
 from moeopt.replay.figures import figures
+from moeopt.replay.policies import seen
 from moeopt.replay.prices import Clock, Prices
 from moeopt.replay.replan import Replan
 from moeopt.replay.schedule import Period, periods
@@ -81,6 +83,7 @@ class _Referee:
         if not self.played or form.scored != (form.lookback, self.played[-1].scored.stop - 1):
             return [f"scored says {list(form.scored)}: whole periods are scored, from window {form.lookback} on"]
         self._hold("complete", form.complete, len(self.played) == len(self.times))
+        self._windows()
         try:
             first = _plan(form.first)
             assert first is not None
@@ -106,6 +109,27 @@ class _Referee:
         best = min(judged, key=lambda row: row.figures.imbalance_mean if row.figures else 0.0, default=None)
         self._hold("best", form.best, None if best is None else best.policy)
         return self.found
+
+    def _windows(self) -> None:
+        """What every window holds."""
+        loads = self.history.window_loads
+        assert loads is not None
+        for place, one in enumerate(self.form.windows):
+            self._hold(f"windows[{place}].selections", one.selections, float(loads[place].sum()))
+            self._hold(f"windows[{place}].steps", one.steps, self.history.window_steps[place])
+
+    def _seen(self, where: str, replan: ReplanDocument, period: Period, before: Placement) -> None:
+        """Imbalance in the windows that a plan was made from, where it is said: of the plan before, and of its own."""
+        shown = seen(self.history, period.seen, self.form.combine)
+        made = _plan(replan)
+        for name, said, plan in (
+            ("imbalance_now", replan.imbalance_now, Placement(before.slot_expert)),  # a policy is shown no shares
+            ("imbalance_after", replan.imbalance_after, made),
+        ):
+            if said is not None and plan is not None:  # a plan that was made and not taken is not in the document
+                self._hold(f"{where}: {name}", said, evaluate(shown, plan).imbalance_total)
+        if not replan.runtime_s >= 0:
+            self.found.append(f"{where}: runtime_s {replan.runtime_s!r} is below 0")
 
     def _row(self, row: PolicyDocument, first: Placement, kept: float | None) -> None:
         """One policy, window by window."""
@@ -151,6 +175,7 @@ class _Referee:
         """Windows, moves, budget and worth of one re-plan."""
         where = f"{name}, window {replan.window}"
         self._hold(f"{where}: seen", replan.seen, (period.seen.start, period.seen.stop - 1))
+        self._seen(where, replan, period, before)
         running = self.history.changed(current=before.slot_expert, current_gpu=tuple(self.history.gpu_of_slot.tolist()))
         counts = count_moves(running, plan.slot_expert)
         self._hold(f"{where}: moves", replan.moves, sum(counts))
@@ -162,6 +187,8 @@ class _Referee:
             replan.window, period.seen, plan, sum(counts), replan.budget_held, None, None, replan.status, replan.stop
         )
         if self.clock is None:
+            for key in ("stall_s", "gain_s", "break_even_steps"):
+                self._hold(f"{where}: {key}", getattr(replan, key), None)
             return found
         stall = self.clock.stall_s(found.moves)
         old, new = (

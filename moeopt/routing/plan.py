@@ -36,12 +36,21 @@ class Routing:
     shares: tuple[tuple[Share, ...], ...]
     in_tokens: bool = False
 
+    def __post_init__(self) -> None:
+        rows = self.shares
+        if not isinstance(rows, tuple) or not all(isinstance(row, tuple) for row in rows):
+            raise PlanError(["shares are tuples of (expert, GPU, part), one a layer: Routing.of(...) makes them"])
+        for row in rows:
+            for item in row:
+                _triple(item, False)
+
     @classmethod
     def of_columns(cls, rows: Sequence[Columns], in_tokens: bool = False) -> Routing:
-        """From the experts, GPUs and parts of every layer."""
-        shares = (tuple(zip(*(column.tolist() for column in row), strict=True)) for row in rows)
-        plan = cls(tuple(shares), in_tokens)
-        plan.__dict__["_columns"] = dict(enumerate(rows))
+        """From the experts, GPUs and parts of every layer, which are copied."""
+        columns = {place: (row[0].copy(), row[1].copy(), row[2].copy()) for place, row in enumerate(rows)}
+        shares = (tuple(zip(*(column.tolist() for column in row), strict=True)) for row in columns.values())
+        plan = cls.__new__(cls)  # what is made of columns is in order
+        plan.__dict__.update(shares=tuple(shares), in_tokens=in_tokens, _columns=columns)
         return plan
 
     def columns(self, row: int) -> Columns:

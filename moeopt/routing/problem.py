@@ -34,6 +34,11 @@ class RoutingProblem(Problem[RoutingInstance, Routing]):
         """Take a `Routing`, triples, or a mapping with ``shares``."""
         return as_plan(raw)
 
+    def from_policy(self, instance: RoutingInstance, raw: Any) -> Routing:
+        """A copy."""
+        plan = as_plan(raw)
+        return Routing.of(plan.shares, bool(plan.in_tokens))
+
     def evaluate(self, instance: RoutingInstance, plan: Any, split: str | None = None) -> verify.Evaluation:
         """Judge a plan exactly; raises `PlanError` with every fault.
 

@@ -14,6 +14,7 @@ from moeopt.errors import InstanceError, PlanError, Violations
 from moeopt.forms import result_form
 from moeopt.result_frame import InstanceReference, ResultFrame, check_schema
 from moeopt.routing import verify
+from moeopt.routing.bounds import confined
 from moeopt.routing.checks import MOST_EXPERTS, widest_id
 from moeopt.routing.document import read_instance
 from moeopt.routing.instance import RoutingInstance
@@ -256,17 +257,62 @@ def _judged(document: ResultDocument, instance: RoutingInstance, plan: Routing) 
         for field, right in (("max_load", float(top)), ("ideal", float(even))):
             if not _close(getattr(layer, field), right):
                 found.append(f"layer {layer.layer}: {field} says {getattr(layer, field)!r}, is {right!r}")
+    found += _beside(document, instance, plan, float(judged.objective))
     if document.certificate is None:
         return [*found, "there is no certificate of the lower bound"]
     wrong = verify.recheck(instance, document.certificate.model_dump())
     if wrong:
         return [*found, *wrong]
+    proofs = {row.layer: row for row in document.certificate.layers}
+    for place, layer in enumerate(solution.layers):
+        gpus = proofs[layer.layer].gpus
+        named = CutDocument(gpus=gpus, experts=confined(instance, place, gpus)[1])
+        if layer.cut != named:
+            found.append(f"layer {layer.layer}: cut says {layer.cut.model_dump()}, is {named.model_dump()}")
     proved = {row.layer: Fraction(row.value) for row in document.certificate.layers}
     for layer in solution.layers:
         if layer.lower_bound > float(proved[layer.layer]) * (1 + TOLERANCE):
             value = float(proved[layer.layer])
             found.append(f"layer {layer.layer}: lower_bound says {layer.lower_bound!r}, its cut proves {value!r}")
     return found
+
+
+def _beside(document: ResultDocument, instance: RoutingInstance, plan: Routing, total: float) -> list[str]:
+    """Figures beside the loads: the even split, tokens that stay on their node, and the means of all."""
+    from moeopt.routing.describe import even_loads
+    from moeopt.routing.locality import local_tokens
+
+    solution = document.solution
+    assert solution is not None
+    evens, several, stayed = even_loads(instance), len(set(instance.node)) > 1, 0.0
+    figures: list[tuple[str, float | None, float | None]] = []
+    for row, layer in enumerate(solution.layers):
+        tokens, name = float(instance.loads[row].sum(dtype=np.float64)), f"layer {layer.layer}: "
+        local = local_tokens(instance, row, plan) if several else None
+        stayed += local or 0.0
+        crossing = None if local is None else max(tokens - local, 0.0)
+        figures += [
+            (f"{name}even_max_load", layer.even_max_load, evens[row]),
+            (f"{name}local_tokens", layer.local_tokens, local),
+            (f"{name}crossing_tokens", layer.crossing_tokens, crossing),
+        ]
+    even, all_tokens = float(np.sum(evens)), float(instance.loads.sum(dtype=np.float64))
+    share = (stayed / all_tokens if all_tokens else 1.0) if several else None
+    mean = math.fsum(layer.imbalance for layer in solution.layers) / len(solution.layers)
+    figures += [
+        ("imbalance_mean", solution.imbalance_mean, mean),
+        ("even_objective", solution.even_objective, even),
+        ("gain_over_even", solution.gain_over_even, max(even - total, 0.0) / even if even else 0.0),
+        ("local_share", solution.local_share, share),
+    ]
+    return [f"{name} says {said!r}, is {right!r}" for name, said, right in figures if not _same(said, right)]
+
+
+def _same(said: float | None, right: float | None) -> bool:
+    """As near as sums in another order are, a millionth of a token too; or both are missing."""
+    if said is None or right is None:
+        return said is right
+    return _close(said, right) or abs(said - right) <= 1e-6
 
 
 def _close(said: float, value: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moeopt import mesh, microbatch, placement, replay, routing
+from moeopt import collocation, mesh, microbatch, placement, replay, routing
 from moeopt.errors import InstanceError, PlanError
+from moeopt.limits import Limits
 from moeopt.llm import find
 from tests.fuzz.kinds import run
 
@@ -112,6 +114,72 @@ def test_nor_anything_else_of_the_instance_it_is_judged_by():
     with pytest.raises(PlanError, match="GPU 0 holds expert 0 twice"):
         placement.solve(placed, method=elsewhere)
     assert placed.gpu_of_slot.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def rewrites(instance: Any, limits: Any, seed: int) -> Any:
+    """Writes ones into every array it can reach, and loosens the limits."""
+    for value in list(vars(instance).values()):
+        while isinstance(value, np.ndarray):
+            with contextlib.suppress(ValueError):
+                value.flags.writeable = True
+                value[...] = 1
+            value = value.base
+    object.__setattr__(limits, "gap", 0.99)
+    return in_order(instance)
+
+
+@pytest.mark.parametrize("words", [None, "threads:2", "processes:2"])
+def test_what_a_policy_writes_reaches_nobody_else(words: str | None):
+    """By the arrays' owners it rewrote the loads of its caller: all methods after it were judged by those."""
+    instance, limits = placement.PlacementInstance(LOADS, gpus=3, slots=6), Limits(iterations=3)
+    names = [f"{__name__}:rewrites", "contiguous", "lpt"]
+    rows = placement.compare(instance, names, limits=limits, executor=words).rows
+    honest = placement.evaluate(instance, in_order(instance)).objective
+    assert [row.result.objective for row in rows[:2]] == [float(honest), 29.0]
+    assert instance.loads.tolist() == LOADS and limits.gap is None
+
+
+def test_a_routing_that_shows_other_columns_than_its_shares_is_judged_by_these():
+    instance = routing.RoutingInstance([[9, 4, 2]], [[0, 1, 0, 2]], gpus=2)
+
+    def lies(instance: Any, limits: Any, seed: int) -> Any:
+        columns = [(np.array([0, 0, 1, 2]), np.array([0, 1, 0, 1]), np.array([1.0, 0.0, 1.0, 1.0]))]
+        plan = routing.Routing.of_columns(columns)
+        for held in (columns[0][2], plan.columns(0)[2]):
+            held[:] = [7 / 18, 11 / 18, 1, 1]
+        return plan
+
+    assert routing.solve(instance, method=lies).objective == 13.0
+    for shares in (None, iter(()), (("a", "b"),), (((0, 0),),), (((0, 0, "x"),),)):
+        with pytest.raises(PlanError):
+            routing.Routing(shares)
+
+
+def test_plans_of_policies_are_copies_in_every_room():
+    kept: list[Any] = []
+
+    def keeps(plan: Any) -> Any:
+        kept.append(plan)
+        return lambda instance, limits, seed: plan
+
+    trace = collocation.CollocationInstance([[0, 2], [1, 3]] * 8, experts=4, nodes=2, gpus=2)
+    result = collocation.solve(trace, method=keeps(collocation.Collocation.of([0, 2, 1, 3])))
+    kept[-1].slot_expert.flags.writeable = True
+    kept[-1].slot_expert[:] = [[0, 1, 2, 3]]
+    assert result.plan.slot_expert.tolist() == [[0, 2, 1, 3]]
+
+    class Any2(int):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 3
+
+    times = microbatch.MicrobatchInstance({"attention": 10, "dispatch": 4, "experts": 10}, layers=4, m=[2, 4])
+    with pytest.raises(PlanError, match="candidates"):
+        microbatch.solve(times, method=keeps(microbatch.MicrobatchPlan(Any2(1), Any2(3))))
+    whole = microbatch.solve(times, method=keeps(microbatch.MicrobatchPlan(np.int64(2), np.uint8(2))))
+    assert whole.plan == microbatch.MicrobatchPlan(2, 2) and whole.to_json()
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -332,6 +332,9 @@ def test_every_kind_of_damage_is_found() -> None:
         replan = next(item for item in other["policies"][1]["replans"] if item["slot_expert"] is not None)
         replan["slot_expert"][0] = replan["slot_expert"][0][::-1]
 
+    def moved(other: Any) -> Any:
+        return next(item for row in other["policies"] for item in row["replans"] if item["slot_expert"] is not None)
+
     changes: list[Any] = [
         new_plan,
         lambda other: other["policies"][2]["replans"][0].update(budget_held=True),
@@ -349,6 +352,11 @@ def test_every_kind_of_damage_is_found() -> None:
         lambda other: other["first"].update(slot_expert=[[0] * 12, [0] * 12]),
         lambda other: other["instance"].update(sha256="0" * 64),
         lambda other: other.update(unknown=1),
+        lambda other: other["windows"][1].update(selections=-7.5),
+        lambda other: other["windows"][0].update(steps=0),
+        lambda other: moved(other).update(imbalance_now=0.0),
+        lambda other: moved(other).update(imbalance_after=1e300),
+        lambda other: moved(other).update(runtime_s=-5.0),
     ]
     assert [number for number, change in enumerate(changes) if not damaged(change)] == []
 

@@ -259,3 +259,34 @@ def test_somebody_s_own_policy_is_judged_like_ours() -> None:
         assert (result.objective, result.lower_bound) == (13.0, 7.5)
     finally:
         del routing.METHODS["first_replica"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("imbalance_mean",), 0.0),
+        (("even_objective",), 1e300),
+        (("gain_over_even",), -5.0),
+        (("local_share",), 1e300),
+        (("local_share",), None),
+        (("layers", 0, "even_max_load"), -72.0),
+        (("layers", 0, "local_tokens"), 1e300),
+        (("layers", 0, "crossing_tokens"), None),
+        (("layers", 0, "cut", "experts"), -12),
+        (("layers", 0, "cut", "gpus"), [0, -7]),
+    ],
+)
+def test_every_figure_of_a_routing_is_computed_anew(path: tuple[str | int, ...], value: object) -> None:
+    """Figures beside the loads were believed."""
+    from moeopt.routing.result_document import document_faults, read_result
+
+    loads = [[9.0, 4.0, 2.0, 7.0], [1.0, 8.0, 3.0, 2.0]]
+    instance = RoutingInstance(loads, [[0, 1, 0, 2, 3, 2, 1, 3]] * 2, gpus=4, nodes=2)
+    document = json.loads(routing.solve(instance).to_json())
+    assert document_faults(read_result(document), loads) == []
+    *way, last = path
+    item = document["solution"]
+    for key in way:
+        item = item[key]
+    item[last] = value
+    assert any(str(last) in fault for fault in document_faults(read_result(document), loads))
