@@ -209,7 +209,12 @@ GivenTime = TimeModel | float | Mapping[int, float] | Callable[[int], float]
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return not math.isnan(value)
+    except OverflowError:  # a whole number beyond a double
+        return False
 
 
 def _number(check: Violations, where: str, value: float, unit: str = "seconds", largest: float = LARGEST_S) -> None:

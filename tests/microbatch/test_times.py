@@ -95,3 +95,9 @@ def test_chunks_too_small_for_their_kernels_do_not_pay() -> None:
     assert result.solution is not None and result.solution["m"] == 4
     slower = [row["time_s"] > result.solution["time_s"] for row in result.solution["sweep"]]
     assert slower == [True, True, False, True, True]
+
+
+def test_a_time_beyond_the_largest_double_is_refused() -> None:
+    for attention in (10**400, lambda tokens: 10**400, {1: 1.0, 4: 10**400}):
+        with pytest.raises(InstanceError, match="finite"):
+            MicrobatchInstance({"attention": attention, "dispatch": 1, "experts": 1}, layers=4, m=[1, 2], batches=[4])
