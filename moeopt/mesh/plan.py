@@ -13,7 +13,7 @@ from moeopt.mesh.config_document import config_faults
 from moeopt.mesh.instance import MeshInstance
 from moeopt.mesh.market import configs_of
 
-MOST_REPLICAS = 1_000_000_000
+MOST_REPLICAS = 10**18
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Number = Annotated[str, Field(pattern=r"^-?[0-9]+(/[1-9][0-9]*)?$", max_length=5000)]
 """A fraction: what else Python reads as one may take it hours."""
+Entry = int | Annotated[str, Field(pattern=r"^([a-z]+|-?[0-9]+(/[1-9][0-9]*)?)$", max_length=5000)]
+"""Of a row that is served: its demand, its phase, or a fraction."""
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
@@ -25,7 +27,7 @@ class Dual(BaseModel):
     model_config = STRICT
     kind: Literal["dual"]
     value: Number
-    served: list[Annotated[list[int | Number], Field(min_length=3, max_length=3)]]
+    served: list[Annotated[list[Entry], Field(min_length=3, max_length=3)]]
     gpus: list[Number]
 
 
