@@ -36,12 +36,9 @@ def solution(
     """Figures of every layer, and the shares."""
     layers = []
     imbalance = judged.imbalance
-    evens, several, stayed = even_loads(instance), len(set(instance.node)) > 1, 0.0
+    each, whole = beside(instance, plan, float(judged.objective))
     for row, layer in enumerate(instance.layers):
         top, cut = float(judged.max_load[row]), cuts[row]
-        tokens = float(instance.loads[row].sum(dtype=np.float64))
-        local = local_tokens(instance, row, plan) if several else tokens
-        stayed += local
         layers.append(
             {
                 "layer": layer,
@@ -50,22 +47,35 @@ def solution(
                 "imbalance": imbalance[row],
                 "lower_bound": min(float(cut.value), top),
                 "gap": gaps[row],
-                "even_max_load": evens[row],
-                **({"local_tokens": local, "crossing_tokens": max(tokens - local, 0.0)} if several else {}),
+                **each[row],
                 "cut": {"gpus": list(cut.gpus), "experts": dual[row].confined},
             }
         )
-    tokens = float(instance.loads.sum(dtype=np.float64))
-    total, even = float(judged.objective), float(np.sum(evens))
     return {
         "layers": layers,
         "imbalance_mean": float(np.mean(imbalance)),
-        "even_objective": even,
-        **({"local_share": stayed / tokens if tokens else 1.0} if several else {}),
+        **whole,
         "unit": "tokens" if plan.in_tokens else "share",
-        "gain_over_even": max(even - total, 0.0) / even if even else 0.0,
         "shares": plan.shares,
     }
+
+
+def beside(instance: RoutingInstance, plan: Routing, total: float) -> tuple[list[dict[str, float]], dict[str, float]]:
+    """Figures beside the loads, of every layer and of all: the even split, and tokens that can stay on their node.
+
+    `total` is what the plan is worth.
+    """
+    evens, several, stayed = even_loads(instance), len(set(instance.node)) > 1, 0.0
+    each: list[dict[str, float]] = []
+    for row, even in enumerate(evens):
+        each.append({"even_max_load": even})
+        if several:
+            tokens, local = float(instance.loads[row].sum(dtype=np.float64)), local_tokens(instance, row, plan)
+            each[-1] |= {"local_tokens": local, "crossing_tokens": max(tokens - local, 0.0)}
+            stayed += local
+    tokens, even = float(instance.loads.sum(dtype=np.float64)), float(np.sum(evens))
+    whole = {"even_objective": even, "gain_over_even": max(even - total, 0.0) / even if even else 0.0}
+    return each, whole | ({"local_share": stayed / tokens if tokens else 1.0} if several else {})
 
 
 def even_loads(instance: RoutingInstance) -> list[float]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from moeopt.errors import InstanceError, PlanError, Violations
 from moeopt.forms import result_form
 from moeopt.result_frame import InstanceReference, ResultFrame, check_schema
-from moeopt.routing import verify
+from moeopt.routing import describe, verify
 from moeopt.routing.bounds import confined
 from moeopt.routing.checks import MOST_EXPERTS, widest_id
 from moeopt.routing.document import read_instance
@@ -278,33 +278,17 @@ def _judged(document: ResultDocument, instance: RoutingInstance, plan: Routing) 
 
 
 def _beside(document: ResultDocument, instance: RoutingInstance, plan: Routing, total: float) -> list[str]:
-    """Figures beside the loads: the even split, tokens that stay on their node, and the means of all."""
-    from moeopt.routing.describe import even_loads
-    from moeopt.routing.locality import local_tokens
-
+    """Figures beside the loads."""
     solution = document.solution
     assert solution is not None
-    evens, several, stayed = even_loads(instance), len(set(instance.node)) > 1, 0.0
-    figures: list[tuple[str, float | None, float | None]] = []
-    for row, layer in enumerate(solution.layers):
-        tokens, name = float(instance.loads[row].sum(dtype=np.float64)), f"layer {layer.layer}: "
-        local = local_tokens(instance, row, plan) if several else None
-        stayed += local or 0.0
-        crossing = None if local is None else max(tokens - local, 0.0)
-        figures += [
-            (f"{name}even_max_load", layer.even_max_load, evens[row]),
-            (f"{name}local_tokens", layer.local_tokens, local),
-            (f"{name}crossing_tokens", layer.crossing_tokens, crossing),
-        ]
-    even, all_tokens = float(np.sum(evens)), float(instance.loads.sum(dtype=np.float64))
-    share = (stayed / all_tokens if all_tokens else 1.0) if several else None
+    each, whole = describe.beside(instance, plan, total)
     mean = math.fsum(layer.imbalance for layer in solution.layers) / len(solution.layers)
-    figures += [
-        ("imbalance_mean", solution.imbalance_mean, mean),
-        ("even_objective", solution.even_objective, even),
-        ("gain_over_even", solution.gain_over_even, max(even - total, 0.0) / even if even else 0.0),
-        ("local_share", solution.local_share, share),
-    ]
+    figures: list[tuple[str, float | None, float | None]] = [("imbalance_mean", solution.imbalance_mean, mean)]
+    for name in ("even_objective", "gain_over_even", "local_share"):
+        figures.append((name, getattr(solution, name), whole.get(name)))
+    for layer, known in zip(solution.layers, each, strict=True):
+        for name in ("even_max_load", "local_tokens", "crossing_tokens"):
+            figures.append((f"layer {layer.layer}: {name}", getattr(layer, name), known.get(name)))
     return [f"{name} says {said!r}, is {right!r}" for name, said, right in figures if not _same(said, right)]
 
 
