@@ -75,6 +75,15 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
 
 
+def one_line(text: str) -> str:
+    r"""Text on one line: as `printable` shows it, with line ends and tabs as escapes too.
+
+    >>> one_line("a\nb")
+    'a\\nb'
+    """
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 class InstanceError(MoeoptError, ValueError):
     """Input that is malformed, or a shape that is refused; carries every violation found.
 

@@ -63,9 +63,23 @@ def numbers(check: Violations, field: str, value: Any) -> tuple[Any, ...]:
     return tuple(value.tolist()) if hasattr(value, "tolist") else tuple(value)
 
 
+def is_number(value: object) -> bool:
+    """Whether a value is a finite number; a whole one beyond a double is none, nor is a truth value.
+
+    >>> is_number(1.5), is_number(10**400), is_number(True)
+    (True, False, False)
+    """
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def number(check: Violations, field: str, value: object) -> bool:
     """Whether a value is a finite number; notes it where it is not."""
-    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+    if is_number(value):
         return True
     check.refuse(field, value, rule="must be a finite number", fix="Give a number")
     return False
@@ -105,9 +119,14 @@ def paths(check: Violations, field: str, value: object) -> None:
         path(check, field, one)
 
 
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number, of numpy too; truth values are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def whole(check: Violations, field: str, value: object) -> None:
     """A whole number of any size; its range is left to whoever knows it."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if not is_whole(value):
         check.refuse(field, value, rule="must be a whole number", fix="Give a whole number")
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 
 from moeopt.errors import Violations
+from moeopt.kinds import is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ class _Later:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    return isinstance(value, int | float) and is_number(value)
 
 
 def _is_whole(value: object) -> bool:

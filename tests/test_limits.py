@@ -91,3 +91,8 @@ def test_a_stop_hook_is_no_part_of_what_limits_are_equal_in() -> None:
     assert hooked == Limits() and hash(hooked) == hash(Limits()) and repr(hooked) == repr(Limits())
     with pytest.raises(InstanceError, match=r"limits\.stop = 3: must be a function"):
         Limits(stop=3)  # type: ignore[arg-type]
+
+
+def test_seconds_beyond_the_largest_double_are_refused() -> None:
+    with pytest.raises(InstanceError, match="must be finite seconds"):
+        Limits(time_s=10**400)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -112,15 +111,8 @@ def _is_result(document: Any) -> bool:
         return False
     cell, figures = document.get("cell"), [document.get(name) for name in METRICS]
     named = isinstance(cell, dict) and all(isinstance(cell.get(axis), str | int) for axis in AXES)
-    numbers = all(one is None or (type(one) in (int, float) and _finite(one)) for one in figures)
+    numbers = all(one is None or (type(one) in (int, float) and kinds.is_number(one)) for one in figures)
     return named and numbers and isinstance(document.get("fingerprint"), str)
-
-
-def _finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond a double
-        return False
 
 
 def read_times(folder: Path) -> dict[str, float]:
@@ -134,7 +126,7 @@ def read_times(folder: Path) -> dict[str, float]:
         try:
             one = json.loads(line)
             seconds = one["runtime_s"]
-            if type(seconds) in (int, float) and _finite(seconds):
+            if type(seconds) in (int, float) and kinds.is_number(seconds):
                 found[one["fingerprint"]] = float(seconds)
         except (ValueError, TypeError, KeyError, RecursionError):
             continue  # the line that a kill cut short

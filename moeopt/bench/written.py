@@ -9,7 +9,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from moeopt.brief import table
-from moeopt.errors import printable
+from moeopt.errors import one_line
 
 if TYPE_CHECKING:
     from moeopt.bench.tables import Pivot
@@ -78,17 +78,12 @@ def as_text(pivot: Pivot) -> str:
     """Columns for a terminal, with the points of a column below each other."""
     rows = cells(pivot)
     behind = [max((len(row[place][1]) for row in rows), default=0) for place in range(len(pivot.column_names))]
-    lines = [[_one_line(name) for name in heads(pivot)]]
+    lines = [[one_line(name) for name in heads(pivot)]]
     lines += [
-        [_one_line(name), *(text + after.ljust(width) for (text, after), width in zip(row, behind, strict=True))]
+        [one_line(name), *(text + after.ljust(width) for (text, after), width in zip(row, behind, strict=True))]
         for name, row in zip(pivot.row_names, rows, strict=True)
     ]
     return "\n".join(table([[*line, ""] for line in lines]))  # no remarks stand behind the numbers
-
-
-def _one_line(name: str) -> str:
-    """A name in a table of lines."""
-    return printable(name).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def as_markdown(pivot: Pivot) -> str:

@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any, cast
 
 from moeopt.errors import InstanceError, PlanError, shortened
+from moeopt.kinds import is_whole
 from moeopt.mesh.config import Config
 from moeopt.mesh.config_document import config_faults
 from moeopt.mesh.instance import MeshInstance
@@ -34,7 +35,7 @@ class Pool:
             raise PlanError([f"{shortened(repr(self.config))} is no configuration: Config(...) makes one"])
         if wrong := config_faults(self.config):
             raise PlanError(map(str, wrong))
-        if not isinstance(self.replicas, Integral) or isinstance(self.replicas, bool):
+        if not is_whole(self.replicas):
             raise PlanError([f"{shortened(repr(self.replicas))} replicas, must be a whole number"])
         if abs(self.replicas) > MOST_REPLICAS:
             raise PlanError([f"{shortened(repr(self.replicas))} replicas, must be at most {MOST_REPLICAS:,}"])
@@ -88,7 +89,7 @@ def as_plan(instance: MeshInstance, raw: Any) -> MeshPlan:
     except (TypeError, ValueError):
         raise PlanError([f"a plan is pairs of configuration and replicas, not {type(raw).__name__}"]) from None
     for name, count in listed:
-        if not isinstance(count, Integral) or isinstance(count, bool):
+        if not is_whole(count):
             faults.append(f"{name}: {count!r} replicas, must be a whole number")
             continue
         if isinstance(name, str):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from numbers import Integral, Real
 from typing import Any
 
 from moeopt.errors import Violations
+from moeopt.kinds import is_number, is_whole
 from moeopt.microbatch.builders import PATTERNS, Pattern
 from moeopt.microbatch.times import Constant, Linear, Table, TimeModel, Transfer
 
@@ -31,7 +30,7 @@ def plain(
 ) -> None:
     """Fields that are checked one by one."""
     for name, value in (("layers", layers), ("micro_batch", micro_batch)):
-        if not _is_whole(value) or not 1 <= value <= LARGEST_COUNT:  # type: ignore[operator]
+        if not is_whole(value) or not 1 <= value <= LARGEST_COUNT:  # type: ignore[operator]
             check.refuse(name, value, rule=f"must be a whole number in 1..{LARGEST_COUNT:,}", fix=_nearest_count(value))
     if not isinstance(pattern, str) or pattern not in PATTERNS:
         check.add("pattern", pattern, rule="is not known", fix=f"Known: {', '.join(PATTERNS)}")
@@ -52,7 +51,7 @@ def limits(
         ("bytes_per_sequence", per_sequence, "bytes"),
         ("memory_bytes", memory, "bytes"),
     ):
-        if value is not None and not (_is_number(value) and value > 0):  # type: ignore[operator]
+        if value is not None and not (is_number(value) and value > 0):  # type: ignore[operator]
             check.refuse(field, value, rule=f"must be finite {unit} > 0", fix="Leave it out for no limit")
     if (per_sequence is None) != (memory is None):
         missing = "memory_bytes" if memory is None else "bytes_per_sequence"
@@ -65,7 +64,7 @@ def limits(
 
 def wholes(check: Violations, field: str, given: object) -> tuple[int, ...]:
     """One whole number or several, each once, in the order given."""
-    listed: Any = [given] if _is_whole(given) else _listed(given)
+    listed: Any = [given] if is_whole(given) else _listed(given)
     if isinstance(listed, str) or not isinstance(listed, Sequence | range) or not listed:
         check.refuse(field, given, rule="must be a whole number or a list of them", fix="Write 4 or [1, 2, 3, 4]")
         return ()
@@ -73,7 +72,7 @@ def wholes(check: Violations, field: str, given: object) -> tuple[int, ...]:
         few = f"{listed[0]!r}, {listed[1]!r}, ..."
         check.add(field, few, rule=f"must be at most {MOST_LISTED:,} numbers", fix="Leave some out")
         return ()
-    wrong = [value for value in listed if not _is_whole(value) or not 1 <= value <= LARGEST_COUNT]
+    wrong = [value for value in listed if not is_whole(value) or not 1 <= value <= LARGEST_COUNT]
     for value in wrong[:MOST_SAID]:
         check.refuse(field, value, rule=f"must be a whole number in 1..{LARGEST_COUNT:,}", fix=_nearest_count(value))
     if len(wrong) > MOST_SAID:
@@ -211,7 +210,7 @@ def scale(
             check.add("layer_scale", row, where=stage, rule=f"must have one factor per layer, {layers}")
         else:
             for layer, factor in enumerate(row):
-                if not (_is_number(factor) and factor >= 0):
+                if not (is_number(factor) and factor >= 0):
                     where = f"{stage}, layer {layer}"
                     check.refuse("layer_scale", factor, where=where, rule="must be a finite factor >= 0", fix="Use 1")
     return None if check.found else {stage: tuple(row) for stage, row in given.items()}
@@ -245,16 +244,3 @@ def plain_number(value: Any) -> Any:
 def _listed(value: Any) -> Any:
     """Arrays as lists."""
     return value.tolist() if type(value).__module__ == "numpy" and getattr(value, "shape", None) != () else value
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    if not isinstance(value, Real) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond a double
-        return False

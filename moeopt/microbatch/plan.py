@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 from moeopt.errors import PlanError, shortened
+from moeopt.kinds import is_whole
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MicrobatchPlan:
 
     def __post_init__(self) -> None:
         for name, value in (("m", self.m), ("batch", self.batch)):
-            if isinstance(value, bool) or not isinstance(value, Integral):
+            if not is_whole(value):
                 raise PlanError([f"{name} = {shortened(repr(value))} is not a whole number"])
             object.__setattr__(self, name, int(value))
         rows = self.sequences
@@ -65,6 +65,6 @@ def as_plan(raw: Any) -> MicrobatchPlan:
 
 
 def _item(number: Any) -> int:
-    if isinstance(number, bool) or not isinstance(number, Integral):
+    if not is_whole(number):
         raise TypeError("no whole number")
     return int(number)

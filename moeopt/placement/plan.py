@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import PlanError, shortened
+from moeopt.kinds import is_whole
 from moeopt.slot_table import slot_table
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Placement:
         known: NDArray[np.int64] | None = self.__dict__.get("_replicas")
         if known is None or known.shape[1] != num_experts:
             top = int(self.slot_expert.max())
-            if isinstance(num_experts, bool) or not isinstance(num_experts, Integral) or num_experts <= top:
+            if not is_whole(num_experts) or num_experts <= top:
                 raise PlanError([f"{shortened(repr(num_experts))} experts, the plan has expert {top}"])
             num_layers = len(self.slot_expert)
             keys = self.slot_expert + np.arange(num_layers)[:, None] * num_experts
@@ -95,7 +96,7 @@ def _shares(rows: Any) -> tuple[tuple[Share, ...], ...]:
 
 def _share(expert: Any, gpu: Any, share: Any) -> Share:
     for number in (expert, gpu):
-        if isinstance(number, bool) or not isinstance(number, Integral):
+        if not is_whole(number):
             raise TypeError("no whole number")
     if isinstance(share, bool) or not isinstance(share, Real):
         raise TypeError("no number")

@@ -118,10 +118,11 @@ class _Referee:
             self._hold(f"windows[{place}].selections", one.selections, float(loads[place].sum()))
             self._hold(f"windows[{place}].steps", one.steps, self.history.window_steps[place])
 
-    def _seen(self, where: str, replan: ReplanDocument, period: Period, before: Placement) -> None:
+    def _seen(
+        self, where: str, replan: ReplanDocument, period: Period, before: Placement, made: Placement | None
+    ) -> None:
         """Imbalance in the windows that a plan was made from, where it is said: of the plan before, and of its own."""
         shown = seen(self.history, period.seen, self.form.combine)
-        made = _plan(replan)
         for name, said, plan in (
             ("imbalance_now", replan.imbalance_now, Placement(before.slot_expert)),  # a policy is shown no shares
             ("imbalance_after", replan.imbalance_after, made),
@@ -175,7 +176,7 @@ class _Referee:
         """Windows, moves, budget and worth of one re-plan."""
         where = f"{name}, window {replan.window}"
         self._hold(f"{where}: seen", replan.seen, (period.seen.start, period.seen.stop - 1))
-        self._seen(where, replan, period, before)
+        self._seen(where, replan, period, before, None if replan.slot_expert is None else plan)
         running = self.history.changed(current=before.slot_expert, current_gpu=tuple(self.history.gpu_of_slot.tolist()))
         counts = count_moves(running, plan.slot_expert)
         self._hold(f"{where}: moves", replan.moves, sum(counts))

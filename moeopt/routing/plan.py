@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from moeopt.errors import PlanError
+from moeopt.kinds import is_whole
 
 Share = tuple[int, int, float]
 """(expert, GPU, part): a share of the expert's tokens in 0..1, or whole tokens."""
@@ -94,7 +95,7 @@ def _triple(item: Any, in_tokens: bool) -> Share:
         raise PlanError([f"{item!r} is not [expert, GPU, part]"])
     expert, gpu, part = item
     for what, value in (("expert", expert), ("GPU", gpu), *([("tokens", part)] if in_tokens else [])):
-        if isinstance(value, bool) or not isinstance(value, Integral):
+        if not is_whole(value):
             raise PlanError([f"{what} {value!r} in {list(item)} is not a whole number"])
     try:
         return int(expert), int(gpu), int(part) if in_tokens else float(part)

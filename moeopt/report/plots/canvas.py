@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moeopt.errors import printable
+from moeopt.errors import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -133,8 +133,7 @@ def _font(match: re.Match[str]) -> str:
 def label(text: str, limit: int = 30) -> str:
     """A name as a plot can show it: short, and only characters whose width is known."""
     known = _characters()
-    plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
-    shown = "".join(char if ord(char) in known else "?" for char in plain)
+    shown = "".join(char if ord(char) in known else "?" for char in one_line(text))
     shown = shown if len(shown) <= limit else shown[: limit - 1] + "…"
     return f" {shown}" if shown.startswith("_") else shown  # a legend leaves out what starts with _
 
